@@ -64,7 +64,7 @@ RECIPES = {
     "sft": '[train]\nmethod = "sft"\n',
     "dpo": '[train]\nmethod = "preference"\n[loss]\nobjective = "dpo"\nconfig = { beta = 0.1 }\n',
     "kto": '[train]\nmethod = "preference"\n[loss]\nobjective = "kto"\n'
-    'config = { beta = 0.1, baseline = "given", z0 = 0.0 }\n',
+    'config = { beta = 0.1, baseline = "mismatched" }\n',
     "reward": '[train]\nmethod = "reward"\n',
 }
 

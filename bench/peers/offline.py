@@ -80,7 +80,7 @@ elif args.method == "dpo":
 elif args.method == "kto":
     from trl import KTOConfig, KTOTrainer
 
-    config = KTOConfig(**common, loss_type=args.loss_type or "apo_zero_unpaired", beta=0.1)
+    config = KTOConfig(**common, loss_type=args.loss_type or "kto", beta=0.1)
     Trainer, model, more = KTOTrainer, causal(), {"ref_model": causal()}
 else:
     from trl import RewardConfig, RewardTrainer

@@ -83,7 +83,7 @@ impl Batch {
             tokens_generation: tokens,
             minibatches: 1,
             completion_tokens_max: 32,
-            seed: 0,
+            ..Totals::default()
         };
         let streams = Streams {
             policy: &self.policy,

@@ -99,6 +99,7 @@ fn objective_needs(needs: Needs) -> Vec<&'static str> {
         (needs.reference, "a reference"),
         (needs.teacher || needs.head.is_some(), "a teacher"),
         (needs.batch_constants, "a look at the whole batch first"),
+        (needs.mismatched, "answers to other prompts"),
         (needs.groups && !needs.pairs, "whole groups"),
         (needs.pairs, "pairs of a better and a worse answer"),
     ])

@@ -22,7 +22,8 @@ use crate::split::Split;
 use crate::supply::{SUPPLIES, Table};
 
 use super::{
-    Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection, Use, bounds, empty, evaluations,
+    Method, REWARD_MODEL, Recipe, RecipeError, Source, TeacherContext, TeacherSection, Use, bounds, empty,
+    evaluations,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -136,6 +137,13 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             let rule = format!("must be a loss of preferences: {}", known.join(", "));
             ranges.holds("loss.objective", known.contains(&recipe.loss.objective.as_str()), &rule)?;
             recipe.loss = recipe.loss.clone().complete().map_err(|error| within("loss", error))?;
+            let needs = recipe.loss.build().map_err(|error| source.error("loss", error.to_string()))?.needs();
+            let rule = "must be 2 or more: with `baseline = \"mismatched\"`, each prompt is tried with another row's answer";
+            ranges.holds(
+                "train.sequences_per_step",
+                !needs.mismatched || recipe.train.sequences_per_step > 1,
+                rule,
+            )?;
             ranges.holds("data.path", !recipe.data.path.is_empty(), "must name the rows to learn from")?;
             let is_bare = recipe.data.demonstrations.is_empty();
             ranges.holds("data.demonstrations", is_bare, "have no use: a demonstration is no preference")?;
@@ -167,6 +175,8 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             )?;
         }
     }
+    let is_played = recipe.reward.model.is_none() || !recipe.env.is_absent();
+    ranges.holds("reward.model", is_played, "has no use: nothing is played without `[env]`")?;
     check_rows(recipe, &ranges)?;
     complete_gate(recipe, &ranges)?;
     complete_replay(recipe, &ranges)?;
@@ -451,6 +461,11 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
         let generator = complete(&id, "env.id", &mut recipe.env.config, "env.config", source)?;
         if what == Use::Training && train_is_grpo(recipe) {
             check_abilities(recipe, &*generator, source)?;
+            let is_rewarded = generator.components().is_none_or(|own| !own.is_empty());
+            if !is_rewarded && recipe.reward.model.is_none() {
+                let problem = "gives no reward: name a verifier there, or a reward model, `[reward.model]`";
+                return Err(source.error("env.config", problem.to_owned()));
+            }
         }
         components.push(generator.components());
     }
@@ -545,7 +560,8 @@ fn check_weights(recipe: &Recipe, mut known: Vec<String>, source: &Source) -> Re
     let plan = recipe.plan.as_ref().and_then(|plan| plan.build().ok());
     let of_plan = plan.map(|plan| plan.components()).unwrap_or_default();
     let of_buffer = recipe.reward.overlong_buffer.is_on().then_some(&OVERLONG);
-    known.extend(of_plan.iter().chain(of_buffer).map(|name| (*name).to_owned()));
+    let of_model = recipe.reward.model.as_ref().map(|_| &REWARD_MODEL);
+    known.extend(of_plan.iter().chain(of_buffer).chain(of_model).map(|name| (*name).to_owned()));
     known.sort();
     known.dedup();
     let Some(unknown) = recipe.reward.weights.keys().find(|name| !known.contains(name)) else {

@@ -252,6 +252,20 @@ pub struct RewardSection {
     pub shuffle_within_groups: bool,
     /// Penalty for answers near the length limit: a component named `overlong`, in training only.
     pub overlong_buffer: OverlongBuffer,
+    /// A model that judges whole conversations: a component named `reward_model`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<RewardModelSection>,
+}
+
+/// The component of the reward that `[reward.model]` gives.
+pub const REWARD_MODEL: &str = "reward_model";
+
+/// `[reward.model]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RewardModelSection {
+    /// A reward model with the policy's tokenizer: a directory, or a run with `train.method = "reward"`.
+    pub path: PathBuf,
 }
 
 /// `[checkpoint]`

@@ -43,7 +43,7 @@ pub struct PathPlace<'a> {
 }
 
 /// Keys with one path each.
-const SINGLE: [(&[&str], PathKind); 9] = [
+const SINGLE: [(&[&str], PathKind); 10] = [
     (&["run", "dir"], PathKind::Own),
     (&["run", "cache"], PathKind::Own),
     (&["policy", "path"], PathKind::Model),
@@ -52,6 +52,7 @@ const SINGLE: [(&[&str], PathKind); 9] = [
     (&["critic", "path"], PathKind::Model),
     (&["judge", "path"], PathKind::Model),
     (&["user", "path"], PathKind::Model),
+    (&["reward", "model", "path"], PathKind::Model),
     (&["env", "split", "scorer", "judge", "path"], PathKind::Model),
 ];
 
@@ -225,6 +226,7 @@ mod tests {
             "policy": {"path": "policy", "chat_template": "chat.jinja", "from": "one.toml"},
             "teacher": {"path": "teacher", "from": {"recipe": "two.toml", "set": ["x"]}},
             "critic": {"path": "critic"}, "judge": {"path": "judge", "prompt": "path"}, "user": {"path": "user"},
+            "reward": {"model": {"path": "reward"}},
             "env": {"id": "rows", "config": rows("a"), "split": {"scorer": {"judge": {"path": "scorer"}}}},
             "eval": {"config": {"path": ["b", "c"]}, "extra": [{"name": "x", "config": rows("d")}]},
             "data": {
@@ -260,6 +262,7 @@ mod tests {
             "policy.chat_template=chat.jinja",
             "policy.from=one.toml",
             "policy.path=policy",
+            "reward.model.path=reward",
             "run.cache=cache",
             "run.dir=run",
             "teacher.from.recipe=two.toml",

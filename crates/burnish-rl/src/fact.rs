@@ -106,6 +106,13 @@ pub static FLAW: Fact = Fact { id: "process.flaw", per: Per::Rollout, about: "wh
 pub static REFERENCE: Fact =
     Fact { id: "reference.logprobs", per: Per::Stream, about: "log-probs of a reference" };
 
+/// How far the policy is from the reference on answers to other prompts: one number for an optimiser batch.
+pub static MISMATCHED: Fact = Fact {
+    id: "reference.mismatched",
+    per: Per::Entry,
+    about: "a reference on answers to other prompts, for rows only",
+};
+
 /// Log-probs under a teacher.
 pub static TEACHER: Fact = Fact { id: "teacher.logprobs", per: Per::Stream, about: "log-probs of a teacher" };
 
@@ -136,6 +143,7 @@ pub static FACTS: &[&Fact] = &[
     &TASK_DRIFT,
     &FLAW,
     &REFERENCE,
+    &MISMATCHED,
     &TEACHER,
     &TEACHER_HEAD,
     &HINT,

@@ -319,7 +319,7 @@ fn reads_behavior(objective: &dyn Objective) -> bool {
             tokens_generation: 2,
             minibatches: 1,
             completion_tokens_max: 1,
-            seed: 0,
+            ..Totals::default()
         };
         let batch_constants = if objective.needs().batch_constants {
             objective.batch_constants(&unmarked, &totals)

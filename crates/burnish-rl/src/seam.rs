@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::correction::BehaviorSource;
 use crate::distillation::{HeadLoss, HeadTarget};
-use crate::fact::{Need, REFERENCE, TEACHER};
+use crate::fact::{MISMATCHED, Need, REFERENCE, TEACHER};
 
 /// Per-token streams of some whole sequences. All slices have one entry per *scored position*, a token whose
 /// log-probability was computed. A sequence is never split.
@@ -90,6 +90,9 @@ pub struct Totals {
     pub completion_tokens_max: usize,
     /// Seed of the objective's random choices in this optimiser batch.
     pub seed: u64,
+    /// Mean of `Σ_t (log π_θ - log π_ref)` over answers that belong to other prompts of the optimiser batch, if the
+    /// objective needs it ([`Needs::mismatched`]).
+    pub mismatched_log_ratio: Option<f64>,
 }
 
 /// What an objective needs beyond the policy's own log-probs. The trainer computes what is asked for; a recipe that
@@ -112,12 +115,16 @@ pub struct Needs {
     pub groups: bool,
     /// Groups are pairs: a chosen answer, then a rejected one, each with tokens in the loss.
     pub pairs: bool,
+    /// How far the policy is from the reference on answers to other prompts: [`Totals::mismatched_log_ratio`]. It takes
+    /// a further forward pass of both.
+    pub mismatched: bool,
 }
 
 impl Needs {
     /// The facts among these needs, which a provider has to supply.
     pub fn facts(&self) -> Vec<Need> {
-        let streams = [(self.reference, &REFERENCE), (self.teacher, &TEACHER)];
+        let streams =
+            [(self.reference, &REFERENCE), (self.mismatched, &MISMATCHED), (self.teacher, &TEACHER)];
         let streams = streams.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, fact)| Need::of(fact));
         streams.chain(self.head.map(HeadTarget::need)).collect()
     }

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use burnish_core::rng::fold_bytes;
 use burnish_core::{Sampling, Task};
 use burnish_env::Generator;
-use burnish_env::rollout::Partners;
 
 use crate::RunError;
+use crate::others::Others;
 use crate::tasks::tasks_of;
 use burnish_recipe::EvalSpec;
 use burnish_rundir::journal::EpisodeKind;
@@ -24,8 +24,8 @@ pub(crate) struct EvalSet {
     pub(crate) rollouts: usize,
     /// How answers are sampled.
     pub(crate) sampling: Sampling,
-    /// The policies that take part in its episodes.
-    pub(crate) partners: Option<Rc<Partners>>,
+    /// Who has to do with its episodes besides the policy.
+    pub(crate) others: Rc<Others>,
 }
 
 impl EvalSet {
@@ -48,7 +48,7 @@ impl EvalSet {
             tasks,
             rollouts: spec.rollouts,
             sampling: spec.sampling.clone(),
-            partners: None,
+            others: Rc::default(),
         })
     }
 

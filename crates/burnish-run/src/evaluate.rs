@@ -60,7 +60,7 @@ pub(crate) fn play(
 ) -> Result<Vec<Episode>, RunError> {
     let scene = Scene {
         generator: &*set.generator,
-        partners: set.partners.as_deref(),
+        others: &set.others,
         turns_max: recipe.rollout.turns_max,
         // A held-out task that does not fit the context counts as a failure; it does not end a long run.
         overlong: Overlong::Drop,

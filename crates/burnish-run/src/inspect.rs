@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use burnish_core::{Episode, Task};
 use burnish_engine::endpoint::EndpointConfig;
 use burnish_env::Generator;
-use burnish_env::rollout::{self, RolloutSpec, SeedPlace, Spawn};
+use burnish_env::rollout::{RolloutSpec, SeedPlace, Spawn};
 use burnish_model::Loading;
 use burnish_tensor::Device;
 use burnish_train::checkpoint::{self, Checkpoint, Extent};
@@ -19,7 +19,7 @@ use crate::stored::{self, Found};
 use crate::tasks::Tasks;
 use burnish_recipe::paths::ENV_PATH;
 use burnish_recipe::{PolicySection, Recipe};
-use burnish_rundir::journal::{EpisodeKind, Journal};
+use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 use burnish_rundir::text::{shell_path, shell_word};
 
 /// An episode, ready to be displayed.
@@ -31,8 +31,12 @@ pub struct Shown {
     pub episode: Episode,
     /// The task as the environment renders it, with the effect of the last answer.
     pub drawing: String,
+    /// Its weighted reward, if it could be judged.
+    pub reward: Option<f64>,
     /// Its advantage, if it was trained on.
     pub advantage: Option<f64>,
+    /// The step of the run that it belongs to; `None` if it was sampled just now.
+    pub step: Option<u64>,
 }
 
 /// A recipe and the policy to look at.
@@ -181,24 +185,28 @@ impl Target {
     /// If the policy or the tasks can't be used.
     pub fn sample(&self, count: usize) -> Result<Vec<Shown>, RunError> {
         let recipe = &self.recipe;
-        let tasks = Tasks::make(recipe, !self.holds_out())?.with_partners(recipe)?;
+        let tasks = Tasks::make(recipe, !self.holds_out())?.with_others(recipe)?;
         let (generator, from) = match tasks.main().filter(|_| self.holds_out()) {
             Some(main) => (&*main.generator, &main.tasks),
             None => (tasks.generator()?, &tasks.train),
         };
         let chosen: Vec<Task> = from.iter().take(count).cloned().collect();
         let policy = self.load()?;
+        tasks.others.check(&policy.chat.tokenizer)?;
         let mut local = policy.sampler(self.version(), recipe.rollout.limits());
         let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&chosen, 1, &recipe.rollout.sampling(), seeds);
         let (turns_max, overlong) = (recipe.rollout.turns_max, recipe.rollout.overlong);
-        let partners = tasks.partners.as_deref();
-        let spec = RolloutSpec { generator, partners, spawns: &spawns, turns_max, overlong };
-        let episodes = rollout::play(&mut local, &spec)?;
+        let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max, overlong };
+        let episodes = tasks.others.play(&mut local, &spec)?;
         Ok(chosen
             .into_iter()
             .zip(episodes)
-            .map(|(task, episode)| shown(generator, task, episode, None))
+            .map(|(task, episode)| {
+                let (reward, drawing) =
+                    (episode.verdict.total(&recipe.reward.weights), drawing(generator, &task, &episode));
+                Shown { task, episode, drawing, reward, advantage: None, step: None }
+            })
             .collect())
     }
 
@@ -338,9 +346,12 @@ pub fn stored(
     Ok(episodes
         .into_iter()
         .take(count)
-        .map(|stored| match &generator {
-            Some(generator) => shown(&**generator, stored.task, stored.episode, stored.advantage),
-            None => as_recorded(stored.task, stored.episode, stored.advantage),
+        .map(|StoredEpisode { task, episode, reward, advantage, .. }| {
+            let drawing = match &generator {
+                Some(generator) => drawing(&**generator, &task, &episode),
+                None => as_recorded(&task, &episode),
+            };
+            Shown { task, episode, drawing, reward, advantage, step: Some(step) }
         })
         .collect())
 }
@@ -390,8 +401,8 @@ fn makes_its_tasks(config: &Value) -> bool {
     config.get(ENV_PATH).is_none()
 }
 
-/// An episode with its conversation in place of a rendering.
-fn as_recorded(task: Task, episode: Episode, advantage: Option<f64>) -> Shown {
+/// The conversation of an episode, in place of a rendering.
+fn as_recorded(task: &Task, episode: &Episode) -> String {
     let said = task.prompt.iter().chain(&episode.answers);
     let lines: Vec<String> = said
         .map(|message| {
@@ -403,17 +414,10 @@ fn as_recorded(task: Task, episode: Episode, advantage: Option<f64>) -> Shown {
             format!("{}: {}{calls}", format!("{:?}", message.role).to_lowercase(), message.content)
         })
         .collect();
-    Shown { task, episode, drawing: lines.join("\n"), advantage }
+    lines.join("\n")
 }
 
-/// Renders an episode with the effect of its last answer.
-pub(crate) fn shown(
-    generator: &dyn Generator,
-    task: Task,
-    episode: Episode,
-    advantage: Option<f64>,
-) -> Shown {
-    let answer = episode.answers.last().map(|answer| answer.content.as_str());
-    let drawing = generator.draw(&task, answer);
-    Shown { task, episode, drawing, advantage }
+/// The task as the environment renders it, with the effect of the episode's last answer.
+pub(crate) fn drawing(generator: &dyn Generator, task: &Task, episode: &Episode) -> String {
+    generator.draw(task, episode.answers.last().map(|answer| answer.content.as_str()))
 }

@@ -203,7 +203,7 @@ impl Target {
         let recipe = self.recipe();
         self.refuse_nothing_held_out()?;
         watch.event(Event::Doing("making tasks"));
-        let tasks = Tasks::make(recipe, false)?;
+        let tasks = Tasks::make(recipe, false)?.with_others(recipe)?;
         let set = tasks.evaluation(name)?;
         let size = (BATCHES * recipe.rollout.batch_max / set.rollouts).max(1);
         let ids: Vec<&str> = set.tasks.iter().map(|task| task.id.0.as_str()).collect();
@@ -222,6 +222,7 @@ impl Target {
             }
             Player::Model { version, .. } => {
                 loaded = self.load()?;
+                tasks.others.check(&loaded.chat.tokenizer)?;
                 local = loaded.sampler(*version, recipe.rollout.limits());
                 &mut local
             }

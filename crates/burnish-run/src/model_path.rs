@@ -32,7 +32,12 @@ pub(crate) fn locate(given: &Path) -> Result<Located, RunError> {
 /// As [`locate`].
 pub(crate) fn pin(recipe: &mut Recipe, watch: &mut dyn Watch) -> Result<(), RunError> {
     let teacher = recipe.teacher.as_mut().and_then(|teacher| teacher.path.as_mut());
-    let paths = [("policy.path", recipe.policy.path.as_mut()), ("teacher.path", teacher)];
+    let judging = recipe.reward.model.as_mut().map(|model| &mut model.path);
+    let paths = [
+        ("policy.path", recipe.policy.path.as_mut()),
+        ("teacher.path", teacher),
+        ("reward.model.path", judging),
+    ];
     for (key, path) in paths {
         let Some(path) = path else { continue };
         let found = locate(path).map_err(|error| RunError::Refused(format!("{key}: {error}")));

@@ -106,6 +106,18 @@ impl LoadedPolicy {
         Ok(LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) })
     }
 
+    /// The model in `dir` whose head gives one number; `None` if it has another head. No chat template is needed.
+    ///
+    /// # Errors
+    /// As [`LoadedPolicy::load`].
+    pub(crate) fn values(dir: &Path, loading: &Loading) -> Result<Option<Self>, RunError> {
+        let dir = model_path::locate(dir)?.dir;
+        let (model, chat) =
+            burnish_model::load_model_over(&dir, None, Some(ChatTemplate::plain()?), loading)?;
+        let is_value_model = model.is_value_model();
+        Ok(is_value_model.then(|| LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) }))
+    }
+
     /// Creates a new policy with the ChatML template and a tokenizer trained on `texts`. `run_seed` decides its
     /// weights.
     ///

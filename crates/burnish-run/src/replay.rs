@@ -41,7 +41,7 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
     let overlong = if *kind == EpisodeKind::Train { recipe.rollout.overlong } else { Overlong::Drop };
     let spec = RolloutSpec { generator: &*generator, partners: None, spawns: &[], turns_max, overlong };
     let own = plan_of(&recipe)?;
-    let judges = own.judges() || recipe.eval.cycle;
+    let judges = own.judges() || recipe.eval.cycle || recipe.reward.model.is_some();
     let mut replayed = Replayed { step, episodes: 0, without_record: 0 };
     for StoredEpisode { task, episode, .. } in journal.episodes(step, kind.clone())? {
         let drafts = (*kind == EpisodeKind::Train).then(|| draft_of(&*own, &task, &recipe)).flatten();

@@ -7,7 +7,7 @@ use crate::RunError;
 use crate::decontaminate;
 use crate::eval_set::EvalSet;
 use crate::evaluate::bootstrap_seed;
-use crate::inspect::shown;
+use crate::inspect::drawing;
 use crate::tasks::Tasks;
 use crate::train::Outcome;
 use burnish_recipe::{Method, Recipe};
@@ -117,8 +117,8 @@ fn drawn(
             let feedback =
                 episode.verdict.feedback.clone().map(|text| format!("\n{text}")).unwrap_or_default();
             let title = format!("{}: {outcome}", task.id);
-            let shown = shown(&*main.generator, task, episode, None);
-            Some(DrawnEpisode { title, text: format!("{}{feedback}", shown.drawing.trim_end()) })
+            let drawing = drawing(&*main.generator, &task, &episode);
+            Some(DrawnEpisode { title, text: format!("{}{feedback}", drawing.trim_end()) })
         })
         .collect())
 }

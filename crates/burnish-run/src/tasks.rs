@@ -5,14 +5,13 @@ use std::rc::Rc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Task, TaskId};
-use burnish_env::rollout::Partners;
 use burnish_env::{EnvError, Generator};
 use burnish_rl::fact::COUNTERPART;
 
 use crate::RunError;
 use crate::eval_set::EvalSet;
 use crate::online::plan_of;
-use crate::partners;
+use crate::others::Others;
 use crate::split;
 use burnish_recipe::split::Split;
 use burnish_recipe::{EvalSpec, Recipe};
@@ -27,8 +26,8 @@ pub(crate) struct Tasks {
     pub(crate) evaluations: Vec<EvalSet>,
     /// Number of training tasks left out because they are held out.
     pub(crate) held_out: usize,
-    /// The policies that take part in episodes.
-    pub(crate) partners: Option<Rc<Partners>>,
+    /// Who has to do with episodes besides the trained policy.
+    pub(crate) others: Rc<Others>,
 }
 
 impl Tasks {
@@ -39,7 +38,13 @@ impl Tasks {
     pub(crate) fn make(recipe: &Recipe, needs_training: bool) -> Result<Self, RunError> {
         if recipe.env.is_absent() {
             let (train, evaluations) = (Vec::new(), Vec::new());
-            return Ok(Tasks { train_generator: None, train, evaluations, held_out: 0, partners: None });
+            return Ok(Tasks {
+                train_generator: None,
+                train,
+                evaluations,
+                held_out: 0,
+                others: Rc::default(),
+            });
         }
         // Where nothing is trained, training data need not be there.
         let config = if needs_training { &recipe.env.config } else { recipe.evaluation().config };
@@ -98,17 +103,17 @@ impl Tasks {
             }
         }
         let train_generator = Some(train_generator);
-        Ok(Tasks { train_generator, train, evaluations, held_out, partners: None })
+        Ok(Tasks { train_generator, train, evaluations, held_out, others: Rc::default() })
     }
 
-    /// The same tasks, ready to be played: with the partners loaded.
+    /// The same tasks, ready to be played: with the models loaded that take part in episodes or judge them.
     ///
     /// # Errors
-    /// If a partner can't be loaded.
-    pub(crate) fn with_partners(mut self, recipe: &Recipe) -> Result<Self, RunError> {
-        self.partners = partners::of_recipe(recipe)?;
+    /// If one can't be loaded.
+    pub(crate) fn with_others(mut self, recipe: &Recipe) -> Result<Self, RunError> {
+        self.others = Rc::new(Others::of_recipe(recipe)?);
         for set in &mut self.evaluations {
-            set.partners.clone_from(&self.partners);
+            set.others.clone_from(&self.others);
         }
         Ok(self)
     }

@@ -413,7 +413,7 @@ impl Parts {
         };
         watch.event(Event::Doing("making tasks"));
         let is_grpo = recipe.train.method == Method::Grpo;
-        let mut tasks = Tasks::make(recipe, is_grpo)?.with_partners(recipe)?;
+        let mut tasks = Tasks::make(recipe, is_grpo)?.with_others(recipe)?;
         if tasks.held_out > 0 {
             watch.event(Event::Note(format!(
                 "{} of {} training tasks are left out, because they are held out for evaluation",
@@ -474,6 +474,7 @@ impl Parts {
             }
             (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),
         };
+        tasks.others.check(&policy.chat.tokenizer)?;
         let mut policy = policy.on(&device);
         let mut trainer = Trainer::new(&policy.model, recipe.trainer_config());
         let step = match &checkpoint {

@@ -71,6 +71,7 @@ pub fn totals(
         minibatches,
         completion_tokens_max,
         seed,
+        mismatched_log_ratio: None,
     }
 }
 
@@ -135,6 +136,7 @@ mod tests {
                 minibatches: 2,
                 completion_tokens_max: 7,
                 seed: 3,
+                ..Totals::default()
             }
         );
     }

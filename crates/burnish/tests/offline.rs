@@ -190,6 +190,14 @@ fn pairs_and_labels_are_learned_and_told_apart_on_rows_that_were_held_out() {
         let losses = metric(&scratch, objective, "eval", "eval/loss");
         assert!(losses.last().unwrap().1 < losses[0].1, "{objective}: {losses:?}");
     }
+    let mismatched = ["run.dir=mismatched", "loss.config={baseline=\"mismatched\"}"];
+    let kto = ["data.path=labelled.jsonl", "loss.objective=kto", "train.method=preference"];
+    let rate = ["optimizer.learning_rate=3e-4"];
+    scratch.burnish(&[&["train", "sft.toml"], &kto[..], &rate, &mismatched].concat()).succeeds();
+    let [own, other] = ["kto", "mismatched"].map(|run| metric(&scratch, run, "train", "kl"));
+    assert_eq!((own[0].1, other[0].1), (0.0, 0.0), "nothing is learned yet");
+    assert!(other.iter().any(|(_, kl)| *kl > 0.0) && other.iter().all(|(_, kl)| *kl >= 0.0), "{other:?}");
+    assert!(own != other, "{own:?}");
     let right = metric(&scratch, "dpo", "eval", "eval/rewards/accuracies");
     assert!(right.last().unwrap().1 > 0.9, "{right:?}");
 }
@@ -241,6 +249,15 @@ fn what_cannot_be_meant_is_refused_with_its_key() {
         (&["train.method=reward"], &["rows.jsonl", "line 1", "has no preference"]),
         (&["train.method=reward", "data.path=labelled.jsonl"], &["labelled.jsonl, line", "outcome"]),
         (&["train.method=reward", "env.id=countdown"], &["env", "has no use"]),
+        (
+            &[
+                "train.method=preference",
+                "loss={objective=\"kto\", config={baseline=\"mismatched\"}}",
+                "data.path=labelled.jsonl",
+                "train.sequences_per_step=1",
+            ],
+            &["train.sequences_per_step", "2 or more"],
+        ),
         (&["data.max_length=3"], &["nothing can be learned", "data.max_length", "truncate"]),
     ] {
         let all = [&["train", "sft.toml"], changes].concat();

@@ -25,7 +25,20 @@ pub enum VerifierConfig {
     Command(CommandConfig),
     /// A column of each row names the verifier.
     Column(ByColumn),
+    /// `none`: the episode is valid, and earns what others give it, such as a reward model.
+    Elsewhere(Elsewhere),
 }
+
+/// The name `none` in place of a verifier's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Elsewhere {
+    /// No verifier.
+    None,
+}
+
+/// How it is written.
+const NONE: &str = "none";
 
 /// A command that judges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,10 +101,10 @@ impl CommandConfig {
 }
 
 impl VerifierConfig {
-    /// Is anything judged?
+    /// Are episodes judged, here or elsewhere?
     pub(super) fn judges(&self) -> bool {
         match self {
-            VerifierConfig::BuiltIn(_) | VerifierConfig::Column(_) => true,
+            VerifierConfig::BuiltIn(_) | VerifierConfig::Column(_) | VerifierConfig::Elsewhere(_) => true,
             VerifierConfig::Command(command) => !command.command.is_empty(),
         }
     }
@@ -102,7 +115,7 @@ impl VerifierConfig {
     /// Names the first key that is missing or out of bounds.
     pub(super) fn check(&self, key: &str) -> Result<(), EnvError> {
         match self {
-            VerifierConfig::BuiltIn(_) => Ok(()),
+            VerifierConfig::BuiltIn(_) | VerifierConfig::Elsewhere(_) => Ok(()),
             VerifierConfig::Command(command) => {
                 if command.command.first().is_some_and(String::is_empty) {
                     let example = "name the program that judges, such as [\"python3\", \"reward.py\"]";
@@ -228,11 +241,14 @@ impl<'de> Deserialize<'de> for VerifierConfig {
                 let names = names();
                 write!(
                     f,
-                    "one of {names}, or a table such as {{ command = [\"python3\", \"reward.py\"] }} or {{ column = \"kind\" }}"
+                    "one of {names}, `none`, or a table such as {{ command = [\"python3\", \"reward.py\"] }} or {{ column = \"kind\" }}"
                 )
             }
 
             fn visit_str<E: Error>(self, name: &str) -> Result<VerifierConfig, E> {
+                if name == NONE {
+                    return Ok(VerifierConfig::Elsewhere(Elsewhere::None));
+                }
                 named(name).map(VerifierConfig::BuiltIn).ok_or_else(|| {
                     E::custom(format_args!("no verifier is called `{name}`; possible is {}", Expected(&self)))
                 })

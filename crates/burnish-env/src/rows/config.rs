@@ -123,7 +123,7 @@ impl Config {
         }
         let is_compared = match self.verifier {
             VerifierConfig::BuiltIn(verifier) => verifier != Verifier::Abstention,
-            VerifierConfig::Command(_) => false,
+            VerifierConfig::Command(_) | VerifierConfig::Elsewhere(_) => false,
             // The check applies to those of its verifiers that are built in.
             VerifierConfig::Column(_) => true,
         };

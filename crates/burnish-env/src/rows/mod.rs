@@ -9,8 +9,8 @@
 //! For each episode a process reads one line of JSON from stdin
 //!
 //! ```json
-//! {"id": 0, "task": {the row}, "prompt": [messages], "completion": "the answer's text", "messages": [all],
-//!  "answer": "the ground truth, or null"}
+//! {"protocol": 1, "id": 0, "task": {the row}, "prompt": [messages], "completion": "the answer's text",
+//!  "messages": [all], "answer": "the ground truth, or null"}
 //! ```
 //!
 //! and writes one line to stdout:
@@ -130,8 +130,11 @@ impl Generator for Rows {
 
     fn components(&self) -> Option<Vec<String>> {
         let names = |component: Component| component.name().to_owned();
-        let is_known = matches!(self.config.verifier, VerifierConfig::BuiltIn(_));
-        is_known.then(|| self.config.components().into_iter().map(names).collect())
+        match self.config.verifier {
+            VerifierConfig::BuiltIn(_) => Some(self.config.components().into_iter().map(names).collect()),
+            VerifierConfig::Elsewhere(_) => Some(Vec::new()),
+            VerifierConfig::Command(_) | VerifierConfig::Column(_) => None,
+        }
     }
 
     fn bounds(&self) -> Vec<Bound> {

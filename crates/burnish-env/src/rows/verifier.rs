@@ -55,6 +55,7 @@ fn one(verifier: &VerifierConfig, config: &Config, key: &str) -> Result<Arc<dyn 
         VerifierConfig::Command(command) if !command.command.is_empty() => {
             Ok(Arc::new(External(Pool::new(config.folder(), command, key)?)))
         }
+        VerifierConfig::Elsewhere(_) => Ok(Arc::new(Somebody)),
         VerifierConfig::Command(_) | VerifierConfig::Column(_) => Ok(Arc::new(Nobody)),
     }
 }
@@ -105,6 +106,16 @@ struct Nobody;
 impl Judge for Nobody {
     fn judge(&self, _: &Request<'_>) -> Verdict {
         Verdict::unscored("no verifier is set, so nothing judges")
+    }
+}
+
+/// Leaves the judgement to others: a reward model.
+#[derive(Debug)]
+struct Somebody;
+
+impl Judge for Somebody {
+    fn judge(&self, _: &Request<'_>) -> Verdict {
+        Verdict { rewards: BTreeMap::new(), has_success: false, ..Verdict::scored("", 0.0, false) }
     }
 }
 

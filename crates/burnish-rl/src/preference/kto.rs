@@ -9,13 +9,25 @@
 //! ```text
 //! ℓ = λ_D·(1 - σ(β·(h - z0)))   desirable: its advantage is above 0
 //! ℓ = λ_U·(1 - σ(β·(z0 - h)))   undesirable: below 0
+//! z0 = max(0, mean of h over mismatched answers)       (`baseline = "mismatched"`)
 //! z0 = max(0, mean of h over the optimiser batch)      (`baseline = "batch"`)
 //! ```
 //!
-//! The loss is the sum over sequences divided by the sequences of the optimiser batch. `z0` is a constant of the
-//! derivative: one look at the whole batch fixes it ([`Objective::batch_constants`]). The label is the sign of the
-//! advantage of the first token in the loss; a sequence with an advantage of 0, or without a token in the loss, adds
-//! nothing but still counts in the denominator (one with a label of 0 and with tokens also counts in `z0`).
+//! The loss is the sum over sequences divided by the sequences of the optimiser batch. Mismatched answers are made of
+//! the same rows: each prompt with the answer of the row before it in the optimiser batch, the first one with that of
+//! the last. `z0` is a constant of the derivative. It estimates how far the policy is from the reference:
+//!
+//! - `batch`, the default, takes the batch's own answers ([`Objective::batch_constants`]). If the policy sampled them,
+//!   this is an unbiased estimate of the divergence; if they come from elsewhere, it moves with the labels as these are
+//!   learned.
+//! - `mismatched`, as in the paper and in TRL, takes one more forward pass of both models
+//!   ([`Totals::mismatched_log_ratio`]), which is made for rows only, not for rollouts. The paper calls it biased,
+//!   because such answers are not the policy's.
+//! - `given` takes a number found in another way.
+//!
+//! The label is the sign of the advantage of the first token in the loss; a sequence with an advantage of 0, or without
+//! a token in the loss, adds nothing but still counts in the denominator (one with a label of 0 and with tokens also
+//! counts in the `z0` of `batch`).
 //!
 //! **Derivative.** With `s = σ(β·(h - z0))`: `-λ_D·β·s·(1 - s)` of each token of a desirable answer,
 //! `λ_U·β·s·(1 - s)` of an undesirable one.
@@ -23,13 +35,8 @@
 //! **Reduces to.** With `baseline = "given"` and `z0 = 0`, TRL's `apo_zero_unpaired`; on pairs, half of the
 //! `apo_zero` of [`super::Dpo`].
 //!
-//! **Differs from the paper and from TRL.** Only in `z0`, an estimate of the KL divergence from the reference. The
-//! paper and TRL 1.16 take `max(0, mean log-ratio)` of *mismatched* answers: each prompt with the answer of the one
-//! before it in the micro-batch, for which they run both models once more (TRL then averages over processes; each
-//! micro-batch has its own). The paper calls this biased, because such answers are not the policy's. Here it is the
-//! mean over the optimiser batch's own answers, without a further pass. If the policy sampled them, that is an unbiased
-//! estimate of the divergence; if they come from elsewhere, it moves with the labels as these are learned.
-//! `baseline = "given"` takes a number found in another way; with TRL's number, the losses agree.
+//! **Differs from the paper and from TRL 1.16.** Their baseline is `mismatched`. In TRL, each micro-batch has a `z0` of
+//! its own, of answers mismatched within it.
 //!
 //! **Metrics**, named as in TRL: `kl` (`z0`), `rewards/chosen` (`β·h`) and `logps/chosen` of desirable answers,
 //! `rewards/rejected` and `logps/rejected` of undesirable ones, `entropy`. (`rewards/margins` is the difference of two
@@ -49,9 +56,11 @@ use crate::{
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
-    /// The mean log-ratio of the optimiser batch, but at least 0.
+    /// The mean log-ratio of the optimiser batch's own answers, but at least 0.
     #[default]
     Batch,
+    /// The mean log-ratio of answers to other prompts of the optimiser batch, but at least 0.
+    Mismatched,
     /// `z0`.
     Given,
 }
@@ -75,7 +84,13 @@ pub struct Kto {
 
 impl Default for Kto {
     fn default() -> Self {
-        Kto { beta: 0.1, desirable_weight: 1.0, undesirable_weight: 1.0, baseline: Baseline::Batch, z0: 0.0 }
+        Kto {
+            beta: 0.1,
+            desirable_weight: 1.0,
+            undesirable_weight: 1.0,
+            baseline: Baseline::default(),
+            z0: 0.0,
+        }
     }
 }
 
@@ -99,7 +114,7 @@ impl Part for Kto {
         require("desirable_weight", desirable, |weight| weight >= 0.0, "must be 0 or more")?;
         require("undesirable_weight", undesirable, |weight| weight >= 0.0, "must be 0 or more")?;
         match self.baseline {
-            Baseline::Batch => {
+            Baseline::Mismatched | Baseline::Batch => {
                 require("z0", self.z0, |z0| z0 == 0.0, "must be left out unless `baseline = \"given\"`")
             }
             Baseline::Given => require("z0", self.z0, |z0| z0 >= 0.0, "must be 0 or more"),
@@ -109,13 +124,21 @@ impl Part for Kto {
 
 impl Kto {
     /// # Panics
-    /// If the baseline is that of the batch, and the streams have no batch_constants.
-    fn z0(&self, streams: &Streams<'_>) -> f64 {
+    /// If the baseline is one of the batch, and it was not supplied.
+    fn z0(&self, streams: &Streams<'_>, totals: &Totals) -> f64 {
         match self.baseline {
             Baseline::Given => self.z0,
+            Baseline::Mismatched => {
+                assert!(
+                    totals.mismatched_log_ratio.is_some(),
+                    "kto needs the log-ratio of mismatched answers"
+                );
+                totals.mismatched_log_ratio.map_or(0.0, |ratio| ratio.max(0.0))
+            }
             Baseline::Batch => {
-                assert_eq!(streams.batch_constants.len(), streams.policy.len(), "kto needs its marks");
-                streams.batch_constants.first().map_or(0.0, |mark| mark.value)
+                let constants = streams.batch_constants;
+                assert_eq!(constants.len(), streams.policy.len(), "kto needs the constants of its batch");
+                constants.first().map_or(0.0, |constant| constant.value)
             }
         }
     }
@@ -123,7 +146,12 @@ impl Kto {
 
 impl Objective for Kto {
     fn needs(&self) -> Needs {
-        Needs { reference: true, batch_constants: self.baseline == Baseline::Batch, ..Needs::default() }
+        Needs {
+            reference: true,
+            batch_constants: self.baseline == Baseline::Batch,
+            mismatched: self.baseline == Baseline::Mismatched,
+            ..Needs::default()
+        }
     }
 
     /// The baseline as the value of every position.
@@ -136,10 +164,10 @@ impl Objective for Kto {
     }
 
     /// # Panics
-    /// If the streams lack the reference or the marks that [`Objective::needs`] asks for.
+    /// If the streams or `totals` lack what [`Objective::needs`] asks for.
     fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
         let mut evaluation = Evaluation::zero(streams.policy.len());
-        let (z0, count) = (self.z0(streams), totals.sequences as f64);
+        let (z0, count) = (self.z0(streams, totals), totals.sequences as f64);
         for sequence in streams.sequences {
             let answer = Answer::of(streams, sequence, true);
             add_metric(&mut evaluation.metrics, "kl", z0, 1.0);

@@ -114,6 +114,7 @@ impl Batch {
             minibatches: 3,
             completion_tokens_max: 9,
             seed: 7,
+            ..Totals::default()
         }
     }
 

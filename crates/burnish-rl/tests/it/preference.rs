@@ -307,6 +307,20 @@ fn the_baseline_of_kto_is_never_below_zero_and_is_no_part_of_the_derivative() {
 }
 
 #[test]
+fn kto_takes_the_distance_on_mismatched_answers_that_it_is_given() {
+    let mismatched = Kto { baseline: Baseline::Mismatched, ..Kto::default() };
+    assert!(mismatched.needs().mismatched && !mismatched.needs().batch_constants);
+    let batch = pair(1.0, 3.0);
+    for (ratio, z0) in [(0.7, 0.7), (-0.7, 0.0)] {
+        let totals = Totals { sequences: 2, mismatched_log_ratio: Some(ratio), ..Totals::default() };
+        let given = Kto { baseline: Baseline::Given, z0, ..Kto::default() };
+        let found = mismatched.evaluate(&batch.streams(), &totals);
+        assert_eq!(found, given.evaluate(&batch.streams(), &Totals { sequences: 2, ..Totals::default() }));
+        assert_eq!(metric(&found, "kl"), z0);
+    }
+}
+
+#[test]
 fn an_answer_without_a_label_teaches_kto_nothing_and_still_counts() {
     let kto = Kto { baseline: Baseline::Given, ..Kto::default() };
     let mut answers = pair(0.5, 1.5);

@@ -8,10 +8,10 @@ mod rows;
 mod tests;
 
 use burnish_recipe::{Method, Recipe};
-use burnish_rl::Objective;
 use burnish_rl::nll::Nll;
+use burnish_rl::{Objective, Totals};
 use burnish_rundir::metrics::Values;
-use burnish_train::{Pass, Sample, Trainer, measure, totals};
+use burnish_train::{Pass, Sample, Trainer, measure, score, totals};
 
 use crate::RunError;
 use crate::policy::LoadedPolicy;
@@ -125,7 +125,10 @@ impl OfflineLoop {
         let chosen: Vec<&[Place]> = chosen.into_iter().map(|at| &*sequences[at]).collect();
         let samples = self.samples(&self.rows.corpus, recipe, policy, &chosen)?;
         let batch: Vec<&Sample> = samples.iter().collect();
-        let totals = totals(&batch, &batch, 1, policy.model.context_tokens_max(), 0);
+        let totals = Totals {
+            mismatched_log_ratio: self.mismatched(&self.rows.corpus, recipe, policy, &chosen)?,
+            ..totals(&batch, &batch, 1, policy.model.context_tokens_max(), 0)
+        };
         let lr = lr(trainer.updates());
         let update = trainer.update(policy.model_mut(), &batch, &*self.objective, &totals, lr)?;
         let mut updates = Updates::default();
@@ -149,7 +152,10 @@ impl OfflineLoop {
         for part in held_out.sequences.chunks(recipe.train.sequences_per_step) {
             let chosen: Vec<&[Place]> = part.iter().map(|places| &**places).collect();
             let samples = self.samples(&held_out.corpus, recipe, policy, &chosen)?;
-            let totals = totals(&samples, &samples, 1, policy.model.context_tokens_max(), 0);
+            let totals = Totals {
+                mismatched_log_ratio: self.mismatched(&held_out.corpus, recipe, policy, &chosen)?,
+                ..totals(&samples, &samples, 1, policy.model.context_tokens_max(), 0)
+            };
             let tokens_max = recipe.train.micro_batch_tokens;
             let Pass { loss, metrics, .. } =
                 measure(&policy.model, &samples, &*self.objective, &totals, tokens_max)?;
@@ -189,6 +195,35 @@ impl OfflineLoop {
             }
         }
         Ok(samples)
+    }
+
+    /// The mean log-ratio of policy and reference on each chosen row's prompt with the answer of the row before it, if
+    /// the objective needs it.
+    fn mismatched(
+        &self,
+        corpus: &Corpus,
+        recipe: &Recipe,
+        policy: &LoadedPolicy,
+        chosen: &[&[Place]],
+    ) -> Result<Option<f64>, RunError> {
+        let Some(reference) = self.reference.as_ref().filter(|_| self.objective.needs().mismatched) else {
+            return Ok(None);
+        };
+        let making = making(recipe, policy);
+        let rows: Vec<usize> = chosen.iter().filter_map(|places| Some(places.first()?.row)).collect();
+        let mut samples = Vec::new();
+        for (at, row) in rows.iter().enumerate() {
+            let before = (at + rows.len() - 1) % rows.len();
+            samples.extend(making.mismatched(corpus, *row, rows[before])?);
+        }
+        let tokens_max = recipe.train.micro_batch_tokens;
+        let under_policy = score(&policy.model, &samples, tokens_max)?;
+        let under_reference = reference.logprobs(&policy.model, &samples, tokens_max)?;
+        let mut sum = 0.0;
+        for (sample, (own, reference)) in samples.iter().zip(under_policy.iter().zip(&under_reference)) {
+            sum += sample.scored().map(|at| f64::from(own[at]) - f64::from(reference[at])).sum::<f64>();
+        }
+        Ok(Some(sum / samples.len() as f64))
     }
 }
 

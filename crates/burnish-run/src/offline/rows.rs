@@ -53,6 +53,31 @@ impl Making<'_> {
         Ok(samples.map_or_else(|| vec![None], |samples| samples.into_iter().map(Some).collect()))
     }
 
+    /// Row number `index` with the answers of row number `other`, to see what the policy makes of answers that do not
+    /// belong to a prompt. One that is too long is cut at the limit.
+    ///
+    /// # Errors
+    /// As [`samples`](Self::samples).
+    pub(super) fn mismatched(
+        self,
+        corpus: &Corpus,
+        index: usize,
+        other: usize,
+    ) -> Result<Vec<Sample>, RunError> {
+        let (row, donor) = (corpus.row(index)?, corpus.row(other)?);
+        let own = answers(&row).map_err(|problem| corpus.error(index, problem))?;
+        let others = answers(&donor).map_err(|problem| corpus.error(other, problem))?;
+        let taken = own.iter().zip(others.iter().chain(others.last()));
+        let samples = taken.map(|((_, label), (answer, _))| {
+            let mut sample = answered(corpus, self.chat, index, &row, answer, *label)?;
+            if sample.ids.len() > self.length_max {
+                sample.truncate(self.length_max);
+            }
+            Ok(sample)
+        });
+        samples.collect()
+    }
+
     /// The sample as far as the limit goes; `None` if it is left out.
     fn cut(self, mut sample: Sample) -> Option<Sample> {
         if sample.ids.len() <= self.length_max {
@@ -112,22 +137,31 @@ pub(super) fn comparable(row: &Row) -> Result<(), String> {
 fn preferred(corpus: &Corpus, chat: &Chat, index: usize) -> Result<Vec<Sample>, RunError> {
     let row = corpus.row(index)?;
     let answers = answers(&row).map_err(|problem| corpus.error(index, problem))?;
-    let sample = |(answer, advantage): (&[Message], f32)| {
-        let messages: Vec<Message> = row.prompt.iter().chain(answer).cloned().collect();
-        let mut trace = Trace::new();
-        chat.demonstrate_from(&mut trace, &messages, row.prompt.len(), &row.tools)?;
-        let mut samples: Vec<Sample> = trace.branches().iter().map(Sample::from_demonstration).collect();
-        match (samples.pop(), samples.is_empty()) {
-            (Some(sample), true) if sample.scored_tokens() > 0 => {
-                Ok(Sample { advantages: vec![advantage; sample.ids.len()], ..sample })
-            }
-            _ => Err(corpus.error(
-                index,
-                "is not one sequence of tokens with an answer in it: the chat template rewrites its history, so the answer \
-                 has no single log-probability"
-                    .to_owned(),
-            )),
+    answers.into_iter().map(|(answer, label)| answered(corpus, chat, index, &row, answer, label)).collect()
+}
+
+/// The prompt of row number `index` with an answer, whose tokens have the advantage `label`.
+fn answered(
+    corpus: &Corpus,
+    chat: &Chat,
+    index: usize,
+    row: &Row,
+    answer: &[Message],
+    label: f32,
+) -> Result<Sample, RunError> {
+    let messages: Vec<Message> = row.prompt.iter().chain(answer).cloned().collect();
+    let mut trace = Trace::new();
+    chat.demonstrate_from(&mut trace, &messages, row.prompt.len(), &row.tools)?;
+    let mut samples: Vec<Sample> = trace.branches().iter().map(Sample::from_demonstration).collect();
+    match (samples.pop(), samples.is_empty()) {
+        (Some(sample), true) if sample.scored_tokens() > 0 => {
+            Ok(Sample { advantages: vec![label; sample.ids.len()], ..sample })
         }
-    };
-    answers.into_iter().map(sample).collect()
+        _ => Err(corpus.error(
+            index,
+            "is not one sequence of tokens with an answer in it: the chat template rewrites its history, so the answer has \
+             no single log-probability"
+                .to_owned(),
+        )),
+    }
 }

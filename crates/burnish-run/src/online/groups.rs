@@ -128,7 +128,7 @@ impl Groups {
         let generator = tasks.generator()?;
         let scene = |task_offset: usize| Scene {
             generator,
-            partners: tasks.partners.as_deref(),
+            others: &tasks.others,
             turns_max: rollout.turns_max,
             overlong: rollout.overlong,
             sampling: rollout.sampling(),

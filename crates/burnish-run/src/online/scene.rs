@@ -5,19 +5,20 @@ use std::sync::Arc;
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Message, Piece, Policy, Role as Speaker, Sampling, Task, Verdict};
 use burnish_env::Generator;
-use burnish_env::rollout::{self, Overlong, POLICY, Partners, RolloutSpec, SeedPlace, Spawn};
+use burnish_env::rollout::{self, Overlong, POLICY, RolloutSpec, SeedPlace, Spawn};
 use burnish_model::{ChatError, Tokenizer};
 use burnish_rl::plan::{Beginning, Played, Request, Role, RolloutPlan, Spawned, Start};
 
 use super::pieces;
 use crate::RunError;
+use crate::others::Others;
 use crate::seeds::Draws;
 use crate::tasks::counterpart;
 
 /// Where and how tasks are played.
 pub(crate) struct Scene<'a> {
     pub(crate) generator: &'a dyn Generator,
-    pub(crate) partners: Option<&'a Partners>,
+    pub(crate) others: &'a Others,
     pub(crate) turns_max: usize,
     pub(crate) overlong: Overlong,
     pub(crate) sampling: Sampling,
@@ -133,9 +134,9 @@ impl Scene<'_> {
         // A draft is a single answer, and drafts have their own wave.
         let is_draft = asked.iter().all(|asked| asked.request.role == Role::Draft);
         let turns_max = if is_draft { 1 } else { self.turns_max };
-        let Scene { generator, partners, overlong, .. } = *self;
-        let spec = RolloutSpec { generator, partners, spawns: &spawns, turns_max, overlong };
-        let mut episodes = rollout::play(policy, &spec)?.into_iter();
+        let Scene { generator, overlong, .. } = *self;
+        let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max, overlong };
+        let mut episodes = self.others.play(policy, &spec)?.into_iter();
         drop(spawns);
         for Asked { group, request, of, .. } in asked {
             let own = &mut played[group];
@@ -366,6 +367,7 @@ mod tests {
         generator: Box<dyn Generator>,
         tasks: Vec<Task>,
         turned: Vec<Task>,
+        others: Others,
     }
 
     impl Problem {
@@ -375,7 +377,7 @@ mod tests {
             let generator = burnish_env::build("chains", &config).unwrap();
             let tasks = generator.tasks(3, 8).unwrap().tasks;
             let turned = tasks.iter().map(|task| counterpart(&*generator, task).unwrap()).collect();
-            Problem { generator, tasks, turned }
+            Problem { generator, tasks, turned, others: Others::default() }
         }
 
         /// A policy that has the right answers to the tasks, to the reversed tasks, or to both.
@@ -424,7 +426,7 @@ mod tests {
         fn scene(&self) -> Scene<'_> {
             Scene {
                 generator: &*self.generator,
-                partners: None,
+                others: &self.others,
                 turns_max: 1,
                 overlong: Overlong::Refuse,
                 sampling: Sampling::at(1.0, 40),

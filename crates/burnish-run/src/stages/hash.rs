@@ -52,8 +52,15 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     let teacher = teacher.and_then(|teacher| teacher.path.as_deref());
     let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_deref());
     let user = recipe.user.as_ref().and_then(|user| user.path.as_deref());
-    let given =
-        [("policy", path), ("critic", critic), ("teacher", teacher), ("judge", judge), ("user", user)];
+    let reward = recipe.reward.model.as_ref().map(|model| &*model.path);
+    let given = [
+        ("policy", path),
+        ("critic", critic),
+        ("teacher", teacher),
+        ("judge", judge),
+        ("user", user),
+        ("reward", reward),
+    ];
     for (name, path) in given {
         if let Some(path) = path {
             models.insert(name, policy_digests(&model_path::locate(path)?.dir)?);

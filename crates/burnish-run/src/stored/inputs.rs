@@ -195,7 +195,9 @@ impl Needs {
         let main = recipe.evaluation().config_key;
         let further = recipe.further_evaluations().into_iter().map(|plan| plan.config_key);
         let base = recipe.policy.lora.as_ref().map(|_| "policy.path".to_owned());
-        Needs { only: Some([main].into_iter().chain(further).chain(base).collect()), without: Vec::new() }
+        let others = ["user".to_owned(), "reward".to_owned()];
+        let only = [main].into_iter().chain(further).chain(base).chain(others).collect();
+        Needs { only: Some(only), without: Vec::new() }
     }
 
     pub(super) fn has(&self, key: &str) -> bool {

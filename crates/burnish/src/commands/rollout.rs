@@ -1,14 +1,17 @@
 //! `burnish rollout`
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use burnish_core::{Episode, Source, Validity};
+use burnish_core::{Ending, Episode, Message, Source, Validity};
 use burnish_run::inspect::{self, Shown};
 use burnish_run::replay::{self, Replayed};
 use burnish_rundir::journal::EpisodeKind;
 use clap::Args;
+use serde::Serialize;
 
 use super::Done;
+use crate::out;
 
 /// What to show.
 #[derive(Debug, Args)]
@@ -33,13 +36,50 @@ pub(crate) struct Arguments {
     /// With a run: replay all stored episodes of the step from their records, without sampling, and compare.
     #[arg(long, requires = "from", conflicts_with_all = ["recipe", "count"])]
     replay: bool,
-    /// Number of episodes.
-    #[arg(long, default_value_t = 4, value_parser = super::at_least_one)]
-    count: usize,
+    /// Number of episodes (default: 4; with --json, all that are stored).
+    #[arg(long, value_parser = super::at_least_one)]
+    count: Option<usize>,
+    /// One JSON object per episode and line.
+    #[arg(long, conflicts_with = "replay")]
+    json: bool,
+}
+
+/// Episodes that are shown, unless a person says how many.
+const COUNT: usize = 4;
+
+/// An episode as `--json` prints it.
+#[derive(Serialize)]
+struct Line<'a> {
+    /// Absent if it was sampled just now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<u64>,
+    /// `train`, `eval`, or `eval/NAME` of an evaluation in `[[eval.extra]]`.
+    kind: &'a str,
+    task: &'a str,
+    rollout: usize,
+    ending: Ending,
+    /// Null if the environment reports no success.
+    success: Option<bool>,
+    /// The weighted sum of `rewards`; null if it could not be judged.
+    reward: Option<f64>,
+    rewards: &'a BTreeMap<String, f64>,
+    flags: &'a BTreeMap<String, bool>,
+    feedback: Option<&'a str>,
+    /// Why it could not be judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unscored: Option<&'a str>,
+    advantage: Option<f64>,
+    prompt: &'a [Message],
+    answers: &'a [Message],
+    /// Everything that was read and said; what the policy sampled is between « and ».
+    text: String,
+    /// Number of tokens that the policy sampled.
+    tokens: usize,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Done {
-    let shown = match (&arguments.from, &arguments.recipe) {
+    let count = arguments.count.unwrap_or(if arguments.json { usize::MAX } else { COUNT });
+    let (name, shown) = match (&arguments.from, &arguments.recipe) {
         (Some(dir), _) => {
             let kind = match (arguments.extra, arguments.eval) {
                 (Some(name), _) => EpisodeKind::Extra(name),
@@ -54,7 +94,8 @@ pub(crate) fn run(arguments: Arguments) -> Done {
                 }
                 return Ok(());
             }
-            inspect::stored(dir, arguments.step, &kind, arguments.count)?
+            let shown = inspect::stored(dir, arguments.step, &kind, count)?;
+            (kind.to_string(), shown)
         }
         (None, Some(recipe)) => {
             let target = inspect::Target::open(recipe, &arguments.overrides, None)?;
@@ -62,18 +103,51 @@ pub(crate) fn run(arguments: Arguments) -> Done {
             if !target.holds_out() {
                 eprintln!("the recipe holds no tasks out (`eval.tasks = 0`): these are tasks of training");
             }
-            target.sample(arguments.count)?
+            (EpisodeKind::Eval.to_string(), target.sample(arguments.count.unwrap_or(COUNT))?)
         }
         (None, None) => return Err("give a recipe, or a run directory with --from".into()),
     };
     for item in &shown {
-        show(item);
+        if !out::is_read() {
+            break;
+        }
+        if arguments.json {
+            out::json(&serde_json::to_string(&line(item, &name))?);
+        } else {
+            show(item);
+        }
     }
     Ok(())
 }
 
+fn line<'a>(shown: &'a Shown, kind: &'a str) -> Line<'a> {
+    let Shown { task, episode, reward, advantage, step, .. } = shown;
+    let verdict = &episode.verdict;
+    Line {
+        step: *step,
+        kind,
+        task: &task.id.0,
+        rollout: episode.rollout,
+        ending: episode.ending,
+        success: (verdict.has_success && verdict.is_scored()).then_some(verdict.success),
+        reward: *reward,
+        rewards: &verdict.rewards,
+        flags: &verdict.flags,
+        feedback: verdict.feedback.as_deref(),
+        unscored: match &verdict.validity {
+            Validity::Unscored { reason } => Some(reason),
+            Validity::Scored => None,
+        },
+        advantage: *advantage,
+        prompt: &task.prompt,
+        answers: &episode.answers,
+        text: conversation(episode),
+        tokens: episode.sampled_tokens(),
+    }
+}
+
 fn show(shown: &Shown) {
-    let Shown { task, episode, drawing, advantage } = shown;
+    let Shown { task, episode, drawing, advantage, .. } = shown;
     println!("=== {} rollout {}", task.id, episode.rollout);
     println!("{}", conversation(episode));
     println!("--- drawn\n{}", drawing.trim_end());

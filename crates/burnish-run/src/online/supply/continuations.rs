@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burnish_core::{Episode, Node, Sampling};
-use burnish_env::rollout::{self, POLICY, RolloutSpec, Spawn, Start};
+use burnish_env::rollout::{POLICY, RolloutSpec, Spawn, Start};
 use burnish_rl::advantage::Phase;
 use burnish_rl::fact::{CONTINUED, Continuations, Need};
 use serde::Deserialize;
@@ -72,12 +72,12 @@ impl Provider for Continued {
         }
         let spec = RolloutSpec {
             generator: tasks.generator()?,
-            partners: tasks.partners.as_deref(),
+            partners: None,
             spawns: &spawns,
             turns_max: 1,
             overlong: rollout.overlong,
         };
-        let answers = rollout::play(&mut sampler.policy(), &spec)?;
+        let answers = tasks.others.play(&mut sampler.policy(), &spec)?;
         let tokens = sampled_there(&answers, &spawns);
         drop(spawns);
         for member in groups.kept_mut().flat_map(|group| &mut group.members) {

@@ -1,7 +1,7 @@
 //! The reward of a greedy answer to each task.
 
 use burnish_core::{Sampling, Task};
-use burnish_env::rollout::{self, RolloutSpec, Spawn};
+use burnish_env::rollout::{RolloutSpec, Spawn};
 use burnish_rl::fact::{GREEDY_REWARD, Need};
 
 use super::{Groups, Kind, Provider, Step};
@@ -26,12 +26,12 @@ impl Provider for Greedy {
         spawns.iter_mut().for_each(|spawn| spawn.role = "greedy rollout");
         let spec = RolloutSpec {
             generator: tasks.generator()?,
-            partners: tasks.partners.as_deref(),
+            partners: None,
             spawns: &spawns,
             turns_max: rollout.turns_max,
             overlong: rollout.overlong,
         };
-        let mut episodes = rollout::play(&mut step.sampler.policy(), &spec)?;
+        let mut episodes = tasks.others.play(&mut step.sampler.policy(), &spec)?;
         let (mut sum, mut scored) = (0.0, 0_usize);
         for (group, episode) in groups.kept_mut().zip(&mut episodes) {
             if recipe.reward.overlong_buffer.is_on() {
