@@ -1,4 +1,4 @@
-//! The command line: `burnish train|sft|study|eval|rollout|generate|chat|metrics|merge|methods|env|data`.
+//! The command line: `burnish train|sft|study|eval|rollout|generate|chat|metrics|merge|methods|env|data ...`.
 //!
 //! Only this crate deals with arguments, colours and signals; the other crates do the work.
 
@@ -11,12 +11,13 @@ mod answer;
 mod commands;
 mod program;
 mod progress;
+mod quickstart;
 mod signals;
 
 use std::process::ExitCode;
 
 use burnish_recipe::plain_words::plain;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 // Reuses the large temporaries of a step instead of handing them back to the system.
 #[global_allocator]
@@ -63,6 +64,10 @@ enum Command {
     Data(commands::data::Command),
     /// Judge responses with a verifier, and show how response and reference were read.
     Verify(commands::verify::Arguments),
+    /// Print completions for a shell.
+    Completions(commands::shell::Arguments),
+    /// Print the manual page.
+    Man,
 }
 
 fn main() -> ExitCode {
@@ -102,5 +107,7 @@ fn run(command: Command) -> commands::Done {
         Command::Env(command) => commands::env::run(command),
         Command::Data(command) => commands::data::run(command),
         Command::Verify(arguments) => commands::verify::run(arguments),
+        Command::Completions(arguments) => commands::shell::completions(&arguments, Arguments::command()),
+        Command::Man => commands::shell::man(Arguments::command()),
     }
 }

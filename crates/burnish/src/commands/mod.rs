@@ -15,6 +15,7 @@ pub(crate) mod methods;
 pub(crate) mod metrics;
 pub(crate) mod policy;
 pub(crate) mod rollout;
+pub(crate) mod shell;
 pub(crate) mod study;
 pub(crate) mod train;
 pub(crate) mod verify;

@@ -13,12 +13,13 @@ use clap::Args;
 use super::Done;
 use crate::program::as_called;
 use crate::progress::{Progress, evaluation_line};
-use crate::{out, signals};
+use crate::{out, quickstart, signals};
 
 /// What to train.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The recipe, a TOML file. With --resume, an override of the run's recipe.
+    /// The recipe, a TOML file; `quickstart` is one that the program brings along. With --resume, an override of the
+    /// run's recipe.
     #[arg(required_unless_present = "resume")]
     recipe: Option<PathBuf>,
     /// Overrides of the recipe, `key.sub=value`.
@@ -50,6 +51,7 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
         }
         (None, Some(path)) => {
             let path = burnish_recipe::expand(path).map_err(|problem| format!("the recipe {problem}"))?;
+            let path = brought_along(path)?;
             let mut recipe = Recipe::read(&path, &arguments.overrides)?;
             check_method(&recipe, method)?;
             if arguments.dry_run {
@@ -75,6 +77,21 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
         }
     }
     Ok(())
+}
+
+/// The recipe in `path`, which is written first if it is the program's own.
+fn brought_along(path: PathBuf) -> Result<PathBuf, String> {
+    if path != Path::new(quickstart::NAME) || path.is_file() {
+        return Ok(path);
+    }
+    let (recipe, is_new) = quickstart::recipe(Path::new(""))?;
+    if is_new {
+        eprintln!(
+            "note: wrote {NAME}/, a recipe and the policy that it starts from",
+            NAME = quickstart::NAME
+        );
+    }
+    Ok(recipe)
 }
 
 /// With --resume, the argument in place of the recipe and the arguments after it are overrides.
