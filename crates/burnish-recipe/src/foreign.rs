@@ -144,7 +144,7 @@ const VERL: &[(&str, &[&str])] = &[
     ("data.prompt_key", &["env.config.columns"]),
     ("data.reward_fn_key", &["env.config.verifier"]),
     ("data.seed", &["run.seed"]),
-    ("data.shuffle", &["run.seed"]),
+    ("data.shuffle", &["data.shuffle"]),
     ("data.train_batch_size", &["rollout.tasks_per_step"]),
     ("data.train_files", &["env.config.path"]),
     ("data.train_max_samples", &["env.tasks"]),
@@ -319,6 +319,13 @@ mod tests {
     fn every_key_of_the_pages_typed_in_a_recipe_is_answered_as_the_page_does() {
         for name in ["coming-from-trl.md", "coming-from-verl.md"] {
             for (typed, ours) in page(name) {
+                if resolved().iter().any(|recipe| recipe.get(&typed).is_some()) {
+                    assert!(
+                        ours.contains(&typed),
+                        "{name}: {typed} is a key here, and the page names {ours:?}"
+                    );
+                    continue;
+                }
                 let hint = hinted(&typed);
                 assert!(!hint.is_empty() && hint.is_subset(&ours), "{name}: {typed}: {hint:?} for {ours:?}");
                 // As a key of the table that it would stand in here, unless that table has such a key.
