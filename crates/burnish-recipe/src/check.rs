@@ -374,6 +374,7 @@ fn check_rows(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
         ("data.held_out_share", data.held_out_share != 0.0),
         ("data.max_length", data.max_length.is_some()),
         ("data.packing", data.packing),
+        ("data.shuffle", !data.shuffle),
     ];
     if let Some((key, _)) = is_given.iter().find(|(_, is_given)| *is_given && train_is_grpo(recipe)) {
         return ranges.holds(
