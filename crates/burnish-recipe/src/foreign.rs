@@ -10,13 +10,13 @@ use serde_json::Value;
 const TRL: &[(&str, &[&str])] = &[
     ("adam_beta1", &["optimizer.beta1"]),
     ("adam_beta2", &["optimizer.beta2"]),
-    ("beta", &["loss.beta"]),
+    ("beta", &["loss.beta", "loss.config.beta"]),
     ("bf16", &["policy.precision"]),
     ("delta", &["loss.config.dual_clip"]),
     ("entropy_coef", &["loss.entropy_coef"]),
     ("epsilon", &["loss.config.epsilon_low"]),
     ("epsilon_high", &["loss.config.epsilon_high"]),
-    ("eval_dataset", &["eval.config.path", "eval.extra"]),
+    ("eval_dataset", &["eval.config.path", "eval.extra", "data.held_out", "data.held_out_share"]),
     ("eval_steps", &["eval.every"]),
     ("eval_strategy", &["eval.every", "eval.tasks"]),
     ("generation_kwargs", &["rollout.stop", "rollout.min_tokens"]),
@@ -42,7 +42,7 @@ const TRL: &[(&str, &[&str])] = &[
     ("num_generations", &["rollout.group_size"]),
     ("num_generations_eval", &["eval.rollouts", "eval.temperature"]),
     ("num_iterations", &["train.epochs"]),
-    ("num_train_epochs", &["train.max_steps"]),
+    ("num_train_epochs", &["train.max_steps", "train.num_train_epochs"]),
     ("off_policy_mask_threshold", &["loss.correction.weight.level"]),
     ("optim", &["optimizer.epsilon"]),
     ("output_dir", &["run.dir"]),
@@ -56,7 +56,7 @@ const TRL: &[(&str, &[&str])] = &[
             "policy.lora.target_modules",
         ],
     ),
-    ("per_device_train_batch_size", &["rollout.tasks_per_step"]),
+    ("per_device_train_batch_size", &["rollout.tasks_per_step", "train.sequences_per_step"]),
     ("processing_class", &["policy.path"]),
     ("repetition_penalty", &["rollout.repetition_penalty", "rollout.allow_off_policy"]),
     ("report_to", &["metrics.names"]),
@@ -82,6 +82,14 @@ const TRL: &[(&str, &[&str])] = &[
     ("vllm_importance_sampling_correction", &["loss.correction.weight.level"]),
     ("warmup_steps", &["optimizer.warmup_updates"]),
     ("weight_decay", &["optimizer.weight_decay"]),
+    ("max_length", &["data.max_length"]),
+    ("truncation_mode", &["data.overlong"]),
+    ("packing", &["data.packing"]),
+    ("packing_strategy", &["data.packing"]),
+    ("load_best_model_at_end", &["checkpoint.best"]),
+    ("metric_for_best_model", &["checkpoint.best"]),
+    ("early_stopping_patience", &["train.patience"]),
+    ("train_sampling_strategy", &["data.shuffle"]),
 ];
 
 /// verl's path, and our keys for it.
@@ -288,9 +296,9 @@ mod tests {
     fn page(name: &str) -> BTreeMap<String, BTreeSet<String>> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         let text = std::fs::read_to_string(path).unwrap();
-        let table = text.split("<!-- keys -->").nth(1).unwrap().split("<!-- end -->").next().unwrap();
+        let tables = text.split("<!-- keys -->").skip(1).map(|rest| rest.split("<!-- end -->").next().unwrap());
         let mut found = BTreeMap::<String, BTreeSet<String>>::new();
-        for row in table.lines().filter(|line| line.starts_with("| ")).skip(2) {
+        for row in tables.flat_map(|table| table.lines().filter(|line| line.starts_with("| ")).skip(2)) {
             let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
             let quoted = |cell: &str| -> Vec<String> {
                 cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
