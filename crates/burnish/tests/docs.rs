@@ -107,12 +107,23 @@ fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
                 "loss.correction={behavior=\"sampled\", weight={level=\"token\"}}",
             ],
         );
+        let with_rows = resolved(
+            recipe,
+            &[
+                "train={method=\"sft\", num_train_epochs=2, patience=2}",
+                "data={path=\"docs/examples/problems.jsonl\", held_out_share=0.5, shuffle=false}",
+                "data.max_length=64",
+                "data.packing=true",
+                "data.overlong=truncate",
+                "checkpoint.best=loss",
+            ],
+        );
         let (mut keys, mut compared) = (0, 0);
         for row in rows(&page(page_path)) {
             let [_, _, key_cell, default_cell, ..] = &row[..] else { panic!("{page_path}: {row:?}") };
             let named = quoted(key_cell);
             for key in &named {
-                let is_ours = [&ours, &with_critic, &with_gate, &with_filters]
+                let is_ours = [&ours, &with_critic, &with_gate, &with_filters, &with_rows]
                     .iter()
                     .any(|recipe| recipe.get(key).is_some());
                 assert!(is_ours, "{page_path}: no recipe has `{key}`: {row:?}");
