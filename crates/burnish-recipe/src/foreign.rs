@@ -16,7 +16,7 @@ const TRL: &[(&str, &[&str])] = &[
     ("entropy_coef", &["loss.entropy_coef"]),
     ("epsilon", &["loss.config.epsilon_low"]),
     ("epsilon_high", &["loss.config.epsilon_high"]),
-    ("eval_dataset", &["eval.config.path", "eval.extra", "data.held_out", "data.held_out_share"]),
+    ("eval_dataset", &["eval.config.path", "eval.extra", "data.held_out_share"]),
     ("eval_steps", &["eval.every"]),
     ("eval_strategy", &["eval.every", "eval.tasks"]),
     ("generation_kwargs", &["rollout.stop", "rollout.min_tokens"]),
@@ -284,19 +284,27 @@ mod tests {
     }
 
     /// Keys that a recipe leaves out by default.
-    const OPTIONAL: [&str; 5] = [
+    const OPTIONAL: [&str; 12] = [
+        "checkpoint.best",
+        "data.held_out_share",
+        "data.max_length",
+        "data.overlong",
+        "data.packing",
         "data.shuffle",
+        "loss.config.beta",
         "loss.correction.behavior",
         "policy.chat_template",
         "reward.weights",
         "train.num_train_epochs",
+        "train.patience",
     ];
 
     /// What a page says about each name, collected from all its rows.
     fn page(name: &str) -> BTreeMap<String, BTreeSet<String>> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         let text = std::fs::read_to_string(path).unwrap();
-        let tables = text.split("<!-- keys -->").skip(1).map(|rest| rest.split("<!-- end -->").next().unwrap());
+        let tables =
+            text.split("<!-- keys -->").skip(1).map(|rest| rest.split("<!-- end -->").next().unwrap());
         let mut found = BTreeMap::<String, BTreeSet<String>>::new();
         for row in tables.flat_map(|table| table.lines().filter(|line| line.starts_with("| ")).skip(2)) {
             let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
