@@ -386,7 +386,7 @@ pub(crate) fn environment_of<'a>(recipe: &'a Recipe, kind: &EpisodeKind) -> (&'a
 }
 
 /// Whether an environment with this configuration reads no files.
-fn makes_its_tasks(config: &Value) -> bool {
+pub(crate) fn makes_its_tasks(config: &Value) -> bool {
     config.get(ENV_PATH).is_none()
 }
 
