@@ -9,6 +9,8 @@ use crate::{
 pub struct Kind {
     /// Name in recipes and on the command line.
     pub id: &'static str,
+    /// What people call it, as it stands behind "learning": `taking orders`.
+    pub title: &'static str,
     /// A one-line description.
     pub summary: &'static str,
     /// The default configuration.

@@ -8,7 +8,7 @@ use crate::RunError;
 use crate::offline::Corpus;
 use crate::tasks::Tasks;
 use burnish_recipe::{OverlapAction, Recipe};
-use burnish_rundir::metrics::Values;
+use burnish_rundir::metrics::{Row, Values};
 
 /// The held-out tasks and rows that are rows of files, hashed; `None` where none is.
 ///
@@ -83,6 +83,23 @@ pub(crate) fn metrics(report: &OverlapReport) -> Values {
         ("data/overlap/evaluation_rows".into(), report.evaluation_rows as f64),
         ("data/overlap/evaluation_rows_found".into(), report.evaluation_rows_found as f64),
     ])
+}
+
+/// The result in a sentence, as far as the metrics have it; none if nothing was compared.
+pub(crate) fn notes_of_metrics(rows: &[Row]) -> Vec<String> {
+    let count = |name: &str| {
+        rows.iter()
+            .rev()
+            .find_map(|row| row.values.get(&format!("data/overlap/{name}")).map(|count| *count as u64))
+    };
+    let told = || {
+        let (of, overlapping, with) =
+            (count("rows")?, count("overlapping")?, count("evaluation_rows_found")?);
+        Some(format!(
+            "Decontamination: {overlapping} of {of} training rows overlap with {with} evaluation rows."
+        ))
+    };
+    told().into_iter().collect()
 }
 
 /// The result by file, one sentence each.

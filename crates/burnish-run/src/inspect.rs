@@ -204,7 +204,7 @@ impl Target {
             .zip(episodes)
             .map(|(task, episode)| {
                 let (reward, drawing) =
-                    (episode.verdict.total(&recipe.reward.weights), drawing(generator, &task, &episode));
+                    (episode.verdict.total(&recipe.reward.weights), rendering(generator, &task, &episode));
                 Shown { task, episode, drawing, reward, advantage: None, step: None }
             })
             .collect())
@@ -348,7 +348,7 @@ pub fn stored(
         .take(count)
         .map(|StoredEpisode { task, episode, reward, advantage, .. }| {
             let drawing = match &generator {
-                Some(generator) => drawing(&**generator, &task, &episode),
+                Some(generator) => rendering(&**generator, &task, &episode),
                 None => as_recorded(&task, &episode),
             };
             Shown { task, episode, drawing, reward, advantage, step: Some(step) }
@@ -397,7 +397,7 @@ pub(crate) fn environment_of<'a>(recipe: &'a Recipe, kind: &EpisodeKind) -> (&'a
 }
 
 /// Whether an environment with this configuration reads no files.
-fn makes_its_tasks(config: &Value) -> bool {
+pub(crate) fn makes_its_tasks(config: &Value) -> bool {
     config.get(ENV_PATH).is_none()
 }
 
@@ -418,6 +418,6 @@ fn as_recorded(task: &Task, episode: &Episode) -> String {
 }
 
 /// The task as the environment renders it, with the effect of the episode's last answer.
-pub(crate) fn drawing(generator: &dyn Generator, task: &Task, episode: &Episode) -> String {
+pub(crate) fn rendering(generator: &dyn Generator, task: &Task, episode: &Episode) -> String {
     generator.draw(task, episode.answers.last().map(|answer| answer.content.as_str()))
 }

@@ -2,6 +2,7 @@
 
 mod begin;
 mod best;
+mod reports;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
 use crate::offline::{Corpus, OfflineLoop};
 use crate::online::{OnlineLoop, PlayedMember};
 use crate::policy::{LoadedPolicy, named_template};
-use crate::report_of_run;
 use crate::split;
+use crate::stored::Session;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
 use crate::unread;
@@ -34,6 +35,7 @@ use burnish_recipe::{Method, Recipe};
 use burnish_rundir::journal::{EpisodeKind, EpisodeRow, Journal};
 use burnish_rundir::metrics::{self, MetricsLog, Row, Values};
 use burnish_rundir::run_dir::RunDir;
+use reports::Reports;
 
 /// How a run ended.
 #[derive(Debug)]
@@ -101,6 +103,8 @@ pub struct Run {
     owes_save: bool,
     /// The best evaluation so far.
     best: Best,
+    /// The report, which is written now and then.
+    reports: Reports,
 }
 
 /// The kind of a run's steps.
@@ -113,6 +117,7 @@ impl Run {
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
         let Parts { tasks, policy, trainer, work, step, tokens, started, overlap, unscored, best } = parts;
         Ok(Run {
+            reports: Reports::new(Session::new(step, policy.model.params.device())),
             schedule: schedule(&recipe),
             metrics: MetricsLog::open(&dir, recipe.tensorboard_names(), step)?,
             checkpoints: Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?,
@@ -149,13 +154,28 @@ impl Run {
     /// # Errors
     /// If a step fails. What was saved stays, and the run can be resumed from it.
     pub fn drive(&mut self, watch: &mut dyn Watch, stop: &Stop) -> Result<Finish, RunError> {
+        let done = self.go_on(watch, stop);
+        match &done {
+            Ok(Finish::Done(_)) => {}
+            Ok(Finish::Interrupted { .. }) => self.report_stopped(None, watch),
+            Err(error) => self.report_stopped(Some(error), watch),
+        }
+        done
+    }
+
+    fn go_on(&mut self, watch: &mut dyn Watch, stop: &Stop) -> Result<Finish, RunError> {
         let steps_max = self.recipe.train.max_steps;
+        if self.step < steps_max {
+            // What was there may be of a run that is made longer, or that has stopped.
+            self.report_under_way(watch);
+        }
         if self.saved.is_none() {
             if let Some(report) = &self.overlap {
                 let values = decontaminate::metrics(report);
                 self.log("data", values)?;
             }
             self.evaluate(watch)?;
+            self.report_under_way(watch);
         }
         while self.step < steps_max && !self.best.is_out_of_patience() {
             let started = Instant::now();
@@ -169,7 +189,8 @@ impl Run {
                 let most = self.recipe.train.unscored_steps_max;
                 self.unscored.check(self.step, steps_max, most, self.saved, self.dir.path())?;
             }
-            if self.step == steps_max || is_due(self.step, self.recipe.eval.every) {
+            let is_evaluated = self.step == steps_max || is_due(self.step, self.recipe.eval.every);
+            if is_evaluated {
                 self.evaluate(watch)?;
             }
             // Checked once, so that what is saved and what is reported agree.
@@ -187,6 +208,8 @@ impl Run {
             if self.best.is_out_of_patience() {
                 self.save(watch)?;
                 watch.event(Event::Note(self.told_of_patience()));
+            } else if (is_evaluated || self.saved == Some(self.step)) && self.step < steps_max {
+                self.report_under_way(watch);
             }
         }
         self.finish().map(|outcome| Finish::Done(Box::new(outcome)))
@@ -324,7 +347,7 @@ impl Run {
         Ok(checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_more)?)
     }
 
-    fn finish(&self) -> Result<Outcome, RunError> {
+    fn finish(&mut self) -> Result<Outcome, RunError> {
         let episodes = |step| -> Result<Vec<Episode>, RunError> {
             let stored = self.journal.episodes(step, EpisodeKind::Eval)?;
             Ok(stored.into_iter().map(|stored| stored.episode).collect())
@@ -348,7 +371,7 @@ impl Run {
             after: summed(&after),
             overlap: self.overlap.clone(),
         };
-        report_of_run::write(&self.recipe, &self.dir, &self.journal, &self.tasks, &outcome)?;
+        self.report_finished()?;
         Ok(outcome)
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::{self, FileError};
 use crate::metrics;
+use crate::report;
 use crate::text::shell_path;
 
 /// Name of the resolved recipe in a run directory.
@@ -48,7 +49,7 @@ pub enum Taken {
 /// checkpoints/step_N/   weights and optimiser state
 /// start/                the policy that the run started from, where `policy.from` names the recipe that made it
 /// teacher/              its teacher, where `teacher.from` names the recipe that made it
-/// report.html           curves and drawn episodes
+/// report.html           curves and drawn episodes, and how far the run is
 /// run.lock              locked while a process works here
 /// ```
 #[derive(Debug)]
@@ -225,7 +226,7 @@ impl RunDir {
         Ok(RunDir { path: path.to_owned(), _lock: file })
     }
 
-    /// Removes the report, which marks a run as finished, if the run goes on.
+    /// Removes the report, which may be that of a finished run, if the run goes on.
     ///
     /// # Errors
     /// If the file can't be removed.
@@ -299,9 +300,30 @@ pub fn journal_in(dir: &Path) -> PathBuf {
     dir.join(JOURNAL)
 }
 
-/// The report of the run in `dir`, for readers that need no lock. It exists once the run is finished.
+/// The report of the run in `dir`, for readers that need no lock. It is written while the run goes on, too.
 pub fn report_in(dir: &Path) -> PathBuf {
     dir.join(REPORT)
+}
+
+/// Whether the run in `dir` is finished: it writes its last report last of all.
+pub fn is_finished(dir: &Path) -> bool {
+    report::is_finished(&report_in(dir))
+}
+
+/// Whether a process works on the run in `dir`.
+pub fn is_in_use(dir: &Path) -> bool {
+    let locked = File::open(dir.join(LOCK)).map(|file| file.try_lock_shared());
+    matches!(locked, Ok(Err(TryLockError::WouldBlock)))
+}
+
+/// The newest checkpoint of the run in `dir` by its name; its files are not looked at.
+pub fn newest_checkpoint_in(dir: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(dir.join(CHECKPOINTS)).ok()?;
+    let steps = entries.filter_map(|entry| {
+        let name = entry.ok()?.file_name();
+        name.to_str()?.strip_prefix("step_")?.parse::<u64>().ok()
+    });
+    steps.max().map(|step| dir.join(CHECKPOINTS).join(format!("step_{step}")))
 }
 
 fn make_dir(path: &Path) -> Result<(), FileError> {

@@ -46,6 +46,27 @@ fn replaced(text: &str, by: impl Fn(char) -> Option<String>) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(shown).collect())
 }
 
+/// A time in seconds since 1970 as a date, `2026-03-01 12:30 UTC`.
+pub fn utc(seconds: i64) -> String {
+    let time = chrono::DateTime::from_timestamp(seconds, 0);
+    time.map_or_else(|| format!("{seconds} s"), |time| time.format("%Y-%m-%d %H:%M UTC").to_string())
+}
+
+/// A duration as people say it: `42 s`, `3 min 5 s`, `2 h 10 min`, `3 d 4 h`.
+pub fn duration(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    let two = |large: u64, unit: &str, small: u64, smaller: &str| match small {
+        0 => format!("{large} {unit}"),
+        _ => format!("{large} {unit} {small} {smaller}"),
+    };
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => two(whole / 60, "min", whole % 60, "s"),
+        3600..86_400 => two(whole / 3600, "h", whole % 3600 / 60, "min"),
+        _ => two(whole / 86_400, "d", whole % 86_400 / 3600, "h"),
+    }
+}
+
 /// Quotes a word for a shell, so that a command that is shown can be pasted.
 pub fn shell_word(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,:+@%".contains(&byte);
@@ -91,6 +112,22 @@ mod tests {
         assert_eq!(visible("a\r\nb\u{8}\0\u{7f}"), "a␍\nb␈␀␡");
         assert_eq!(visible("\u{9b}31m\u{202e}b\u{2066}"), "<U+009B>31m<U+202E>b<U+2066>");
         assert_eq!(visible_line("a\nb\tc\u{1b}"), "a␊b␉c␛");
+    }
+
+    #[test]
+    fn times_are_told_as_people_say_them() {
+        assert_eq!(utc(1_772_368_200), "2026-03-01 12:30 UTC");
+        assert!(utc(i64::MAX).ends_with(" s"));
+        for (seconds, text) in [
+            (0.4, "0 s"),
+            (59.6, "1 min"),
+            (185.0, "3 min 5 s"),
+            (7800.0, "2 h 10 min"),
+            (273_600.0, "3 d 4 h"),
+            (f64::NAN, "0 s"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The command line: `burnish train|sft|study|eval|rollout|generate|chat|metrics|merge|methods|env|data ...`.
+//! The command line: `burnish train|sft|study|eval|rollout|generate|chat|metrics|report|merge|methods|env|data ...`.
 //!
 //! Only this crate deals with arguments, colours and signals; the other crates do the work.
 
@@ -52,6 +52,8 @@ enum Command {
     Chat(Box<commands::chat::Arguments>),
     /// Print the metrics of a run, under the names of the framework that your scripts know.
     Metrics(commands::metrics::Arguments),
+    /// Write the report of a run anew, as it is now, and print its path.
+    Report(commands::report::Arguments),
     /// Merge a trained adapter and its base into one model directory.
     Merge(commands::merge::Arguments),
     /// List the objectives, advantages and other parts that a recipe can name.
@@ -71,6 +73,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    burnish_run::stored::say_version(env!("BURNISH_VERSION"));
     let done = match Arguments::try_parse() {
         Ok(arguments) => run(arguments.command),
         Err(asked) if asked.use_stderr() => {
@@ -102,6 +105,7 @@ fn run(command: Command) -> commands::Done {
         Command::Generate(arguments) => commands::generate::run(*arguments),
         Command::Chat(arguments) => commands::chat::run(*arguments),
         Command::Metrics(arguments) => commands::metrics::run(arguments),
+        Command::Report(arguments) => commands::report::run(arguments),
         Command::Merge(arguments) => commands::merge::run(arguments),
         Command::Methods(arguments) => commands::methods::run(arguments),
         Command::Env(command) => commands::env::run(command),

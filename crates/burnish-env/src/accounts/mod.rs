@@ -33,6 +33,7 @@ const ID: &str = "accounts";
 /// The environment's entry in the catalogue.
 pub const KIND: crate::Kind = crate::Kind {
     id: ID,
+    title: "accounts with tools",
     summary: "Move money between accounts with tools that tell and change balances (tools, multi-turn).",
     defaults: || settings::to_value(&AccountsConfig::default()).unwrap_or_default(),
     build: |config| Ok(Box::new(Accounts::new(settings::read(config)?)?)),

@@ -43,6 +43,7 @@ const ID: &str = "chains";
 /// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
+    title: "chains of operations",
     summary: "Work out a chain of operations, forward or in reverse, over stated numbers or memorised facts.",
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     build,

@@ -35,6 +35,7 @@ const ID: &str = "countdown";
 /// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
+    title: "Countdown",
     summary: "Reach a target from given numbers with + - * /.",
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     build,

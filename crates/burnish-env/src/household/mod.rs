@@ -40,6 +40,7 @@ const ID: &str = "household";
 /// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
+    title: "household tasks",
     summary: "Find, clean, heat, cool and place objects in a house, in text (multi-turn).",
     defaults: || settings::to_value(&HouseholdConfig::default()).unwrap_or_default(),
     build: |config| Ok(Box::new(Household::new(settings::read(config)?)?)),

@@ -43,6 +43,7 @@ const ID: &str = "mapf-frozenlake";
 /// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
+    title: "multi-agent FrozenLake",
     summary: "Move several agents over a grid with holes to their goals, without collisions (single turn).",
     defaults: || play::json(&MapfConfig::default()),
     build: |value| Ok(Box::new(Mapf::new(MapfConfig::read(value)?)?)),

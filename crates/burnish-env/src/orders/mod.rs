@@ -33,6 +33,7 @@ const ID: &str = "orders";
 /// The environment's entry in the catalogue.
 pub const KIND: crate::Kind = crate::Kind {
     id: ID,
+    title: "taking orders",
     summary: "Take an order from a user, who says only what they are asked for (simulated user, multi-turn).",
     defaults: || settings::to_value(&OrdersConfig::default()).unwrap_or_default(),
     build: |config| Ok(Box::new(Orders::new(settings::read(config)?)?)),

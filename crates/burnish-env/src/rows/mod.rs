@@ -80,6 +80,7 @@ const ID: &str = "rows";
 /// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
+    title: "rows of files",
     summary: "Tasks from jsonl, csv or parquet files, judged by a built-in verifier or your own command.",
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     build,

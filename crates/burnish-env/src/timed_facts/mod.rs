@@ -31,6 +31,7 @@ const ID: &str = "timed_facts";
 /// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
+    title: "timed facts",
     summary: "Answer who held a role when, from stated facts, or say that no answer is known (single turn).",
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     build,

@@ -39,6 +39,7 @@ const TEST_ONLY: &str = "TimeQA's human-written questions are a test set: they a
 /// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
+    title: "TimeQA",
     summary: "TimeQA's human-written test questions about Wikipedia pages (evaluation only, needs the file).",
     defaults: || to_value(&Config::default()).unwrap_or_default(),
     build: |value| Ok(Box::new(TimeQa::new(settings::read(value)?)?)),

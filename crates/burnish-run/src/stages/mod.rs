@@ -264,9 +264,8 @@ impl Stage {
 
     fn finished(&self) -> Result<Option<PathBuf>, RunError> {
         let dir = self.dir();
-        // A run writes the report last. This check comes first because it is repeated often while waiting for another
-        // process.
-        if !run_dir::report_in(dir).is_file() {
+        // This check comes first because it is repeated often while waiting for another process.
+        if !run_dir::is_finished(dir) {
             return Ok(None);
         }
         let there = self.written()?;

@@ -4,7 +4,7 @@
 //! ```text
 //! recipe.toml   the recipe: paths as they were written, relative to the folder that run.json names
 //! run.json      that folder, the recipe as the run uses it, the digests of all files that decide the run, and the
-//!               changes since then (record.rs)
+//!               changes since then (record.rs), and who has worked on it (session.rs)
 //!
 //! read      only the recipe: neither data nor models are read
 //! evaluate  the files that evaluations need are looked up (locate.rs)
@@ -19,6 +19,7 @@ mod changes;
 mod inputs;
 mod locate;
 mod record;
+mod session;
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,10 @@ use burnish_rundir::run_dir::{self, RECORD, RunDir, RunDirError};
 use burnish_rundir::text::shell_path;
 
 pub(crate) use record::Record;
+#[cfg(test)]
+pub(crate) use session::Machine;
+pub use session::say_version;
+pub(crate) use session::{Session, note_session, sessions};
 
 use changes::Changed;
 use inputs::Needs;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::absolute;
 use super::inputs::{Input, Recorded};
+use super::session::Session;
 use crate::RunError;
 use burnish_recipe::renamed;
 use burnish_rundir::files::{FileError, write_atomic};
@@ -32,6 +33,9 @@ pub(crate) struct Record {
     /// Changes of the recipe since the run began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     changes: Vec<Change>,
+    /// Who has worked on it; empty in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) sessions: Vec<Session>,
 }
 
 /// A key that was changed.
@@ -55,6 +59,7 @@ impl Record {
             recipe: recipe.to_owned(),
             inputs,
             changes: Vec::new(),
+            sessions: Vec::new(),
         }
     }
 

@@ -10,6 +10,7 @@ const FONT_SIZE: u32 = 42;
 
 // The style sheet replaces these colours by those of the page, light or dark.
 const LINE: RGBColor = RGBColor(0x00, 0x00, 0xFF);
+const HELD_OUT: RGBColor = RGBColor(0xFF, 0x80, 0x00);
 const GRID: RGBColor = RGBColor(0xC0, 0xC0, 0xC0);
 const TEXT: RGBColor = RGBColor(0x80, 0x80, 0x80);
 
@@ -25,10 +26,40 @@ pub(super) struct Curve {
     pub(super) points: Vec<(u64, f64)>,
     /// Steps with an interval, low and high; all finite.
     pub(super) bars: Vec<(u64, f64, f64)>,
+    /// The same number on rows that are held out, as a second line; all finite.
+    pub(super) held_out: Vec<(u64, f64)>,
     /// Whether the vertical axis starts at 0.
     pub(super) from_zero: bool,
     /// Whether the values were set or counted, not measured. Then they contain no noise, and points are not averaged.
     pub(super) is_exact: bool,
+}
+
+/// Where a drawn line ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct End {
+    /// The value there.
+    pub(super) value: f64,
+    /// The value of the last step, if a smooth line is drawn, which does not end there.
+    pub(super) last_step: Option<f64>,
+}
+
+impl Curve {
+    /// Where the line ends that a reader sees.
+    pub(super) fn end(&self) -> Option<End> {
+        let points = thinned(self);
+        let last = points.last()?.1;
+        Some(if self.is_smoothed(&points) {
+            let value = smoothed(&points).last().map_or(last, |(_, value)| *value);
+            End { value, last_step: self.points.last().map(|(_, value)| *value) }
+        } else {
+            End { value: last, last_step: None }
+        })
+    }
+
+    /// Whether a smooth line is drawn over these points of the curve.
+    fn is_smoothed(&self, points: &[(u64, f64)]) -> bool {
+        points.len() > POINTS_BARE_MAX && !self.is_exact
+    }
 }
 
 /// Draws a curve, or says why it can't be drawn.
@@ -42,7 +73,7 @@ type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::Erro
 
 fn draw<'a>(curve: &Curve, svg: &'a mut String) -> Result<(), Failure<'a>> {
     let points = thinned(curve);
-    let (x_low, x_high) = steps(&points, &curve.bars);
+    let (x_low, x_high) = steps(&points, curve);
     let (y_low, y_high) = bounds(curve, &points);
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     let mut chart = ChartBuilder::on(&root)
@@ -69,22 +100,27 @@ fn draw<'a>(curve: &Curve, svg: &'a mut String) -> Result<(), Failure<'a>> {
         PathElement::new(vec![(*step, *low), (*step, *high)], LINE.mix(0.45).stroke_width(6))
     });
     chart.draw_series(bars)?;
-    let is_long = points.len() > POINTS_BARE_MAX;
-    if is_long && curve.is_exact {
+    if points.len() > POINTS_BARE_MAX && curve.is_exact {
         chart.draw_series(LineSeries::new(points.iter().copied(), LINE.stroke_width(5)))?;
-    } else if is_long {
+    } else if curve.is_smoothed(&points) {
         chart.draw_series(LineSeries::new(points.iter().copied(), LINE.mix(0.3).stroke_width(2)))?;
         chart.draw_series(LineSeries::new(smoothed(&points), LINE.stroke_width(5)))?;
     } else {
         chart.draw_series(LineSeries::new(points.iter().copied(), LINE.stroke_width(5)))?;
         chart.draw_series(points.iter().map(|point| Circle::new(*point, 8, LINE.filled())))?;
     }
+    let held_out = &curve.held_out;
+    chart.draw_series(LineSeries::new(held_out.iter().copied(), HELD_OUT.stroke_width(5)))?;
+    if held_out.len() <= POINTS_BARE_MAX {
+        chart.draw_series(held_out.iter().map(|point| Circle::new(*point, 8, HELD_OUT.filled())))?;
+    }
     root.present()
 }
 
 /// The range of steps, never empty.
-fn steps(points: &[(u64, f64)], bars: &[(u64, f64, f64)]) -> (u64, u64) {
-    let steps = || points.iter().map(|(step, _)| *step).chain(bars.iter().map(|(step, ..)| *step));
+fn steps(points: &[(u64, f64)], curve: &Curve) -> (u64, u64) {
+    let bars = || curve.bars.iter().map(|(step, ..)| *step);
+    let steps = || points.iter().chain(&curve.held_out).map(|(step, _)| *step).chain(bars());
     let (low, high) = (steps().min().unwrap_or(0), steps().max().unwrap_or(0));
     if low < high { (low, high) } else { (low.saturating_sub(1), low.saturating_add(1)) }
 }
@@ -95,7 +131,7 @@ const VALUE_MAX: f64 = 1e300;
 /// The range of values with a little room, never empty; 0 to 1 where an end is not a number or beyond [`VALUE_MAX`].
 fn bounds(curve: &Curve, points: &[(u64, f64)]) -> (f64, f64) {
     let ends = curve.bars.iter().flat_map(|(_, low, high)| [*low, *high]);
-    let values = || points.iter().map(|(_, value)| *value).chain(ends.clone());
+    let values = || points.iter().chain(&curve.held_out).map(|(_, value)| *value).chain(ends.clone());
     let low = values().fold(if curve.from_zero { 0.0 } else { f64::INFINITY }, f64::min);
     let high = values().fold(f64::NEG_INFINITY, f64::max);
     let room = match high - low {
@@ -287,6 +323,28 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_curve_is_that_of_the_line_that_is_drawn() {
+        let end = |count: u64, is_exact: bool| {
+            let mut points: Vec<(u64, f64)> = (0..count).map(|step| (step, 1.0)).collect();
+            points.last_mut().unwrap().1 = 9.0;
+            Curve { points, is_exact, ..Curve::default() }.end().unwrap()
+        };
+        for (count, is_exact) in [(5, false), (5, true), (200, true)] {
+            assert_eq!(end(count, is_exact), End { value: 9.0, last_step: None });
+        }
+        let smooth = end(200, false);
+        assert!((1.0..5.0).contains(&smooth.value) && smooth.last_step == Some(9.0), "{smooth:?}");
+        assert_eq!(Curve::default().end(), None);
+    }
+
+    #[test]
+    fn what_is_held_out_fits_into_the_drawing() {
+        let curve = Curve { points: vec![(1, 1.0)], held_out: vec![(0, 5.0), (9, -2.0)], ..Curve::default() };
+        let (low, high) = bounds(&curve, &curve.points);
+        assert!(low < -2.0 && high > 5.0 && steps(&curve.points, &curve) == (0, 9));
+    }
+
+    #[test]
     fn a_rate_begins_at_zero_and_leaves_room_above() {
         let curve = Curve { points: vec![(1, 0.5), (2, 0.6)], from_zero: true, ..Curve::default() };
         let (low, high) = bounds(&curve, &curve.points);
@@ -298,12 +356,13 @@ mod tests {
         let curve = Curve {
             points: (0..3).map(|step| (step, 0.2 * step as f64)).collect(),
             bars: vec![(1, 0.1, 0.3)],
+            held_out: vec![(0, 0.2), (2, 0.3)],
             from_zero: true,
             is_exact: false,
         };
         let svg = svg(&curve).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-        assert_eq!(svg.matches("<circle").count(), 3);
+        assert_eq!(svg.matches("<circle").count(), 5);
         assert!(svg.contains("0.4") && svg.contains("polyline"));
         let style = include_str!("style.css");
         for colour in svg.split(['"']).filter(|part| part.len() == 7 && part.starts_with('#')) {

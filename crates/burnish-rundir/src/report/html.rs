@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::panels::{Panel, main_panels, other_panels};
-use super::{DrawnEpisode, Report, chart, tables};
+use super::{Report, chart, episodes, rows, standing, tables};
 use crate::text::visible;
 
 const STYLE: &str = include_str!("style.css");
@@ -24,19 +24,48 @@ state</li>
 pub(super) fn page(report: &Report) -> String {
     let title = escape(&report.title);
     let further: String = report.further.iter().map(tables::results).collect();
+    // Rows are held out where nothing is played, or beside it.
+    let on_rows = rows::headline(&report.rows);
+    let lead = match on_rows {
+        Some(on_rows) if report.main.steps.is_empty() => on_rows,
+        on_rows => tables::headline(&report.main) + "\n" + &on_rows.unwrap_or_default(),
+    };
     format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n{}\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n{}\n{}{}{}{}{}{}</main>\n</body>\n</html>\n",
-        tables::headline(&report.main),
+         <h1>{title}</h1>\n{}{}{lead}\n{}{}{}{}{}{}{}{}</main>\n{}</body>\n</html>\n",
+        standing::mark(report.standing),
+        dir(&report.dir),
+        standing::line(report),
+        facts(&report.facts),
         tables::results(&report.main) + &further,
+        rows::results(&report.rows),
         curves(report),
         tables::breakdown(&report.main),
-        episodes(&report.episodes),
+        episodes::episodes(&report.episodes),
         where_to_look(&report.notes),
         recipe(&report.recipe),
+        standing::reload(report.standing),
     )
+}
+
+fn dir(dir: &str) -> String {
+    if dir.is_empty() {
+        String::new()
+    } else {
+        format!("<p class=\"dir\"><code>{}</code></p>\n", escape(dir))
+    }
+}
+
+fn facts(facts: &[(String, String)]) -> String {
+    if facts.is_empty() {
+        return String::new();
+    }
+    let fact = |(name, value): &(String, String)| {
+        format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(value))
+    };
+    format!("<dl class=\"facts\">\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
 }
 
 /// Escapes text for HTML text or attributes. Characters that HTML must not contain, or that reorder what is read,
@@ -57,7 +86,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// Preformatted text. HTML drops the first newline after the tag, so one is added to be dropped.
-fn pre(text: &str) -> String {
+pub(super) fn pre(text: &str) -> String {
     format!("<pre>\n{}</pre>\n", escape(text))
 }
 
@@ -71,7 +100,7 @@ fn curves(report: &Report) -> String {
     if !other.is_empty() {
         let count = other.len();
         html.push_str(&format!(
-            "<details><summary>All other metrics ({count})</summary>\n{}</details>\n",
+            "<details id=\"other-metrics\"><summary>All other metrics ({count})</summary>\n{}</details>\n",
             grid(&other)
         ));
     }
@@ -90,27 +119,33 @@ fn figure(panel: &Panel) -> String {
         Err(error) => format!("<p>This curve could not be drawn: {}</p>", escape(&error)).into(),
     };
     let hint = if panel.hint.is_empty() { String::new() } else { format!("<p>{}</p>\n", escape(panel.hint)) };
+    let legend = match panel.curve.held_out.is_empty() {
+        true => "",
+        false => {
+            "<p class=\"legend\"><i class=\"trained\"></i>training <i class=\"held-out\"></i>held-out rows</p>\n"
+        }
+    };
     format!(
         "<figure>\n<figcaption><span>{title}</span><span class=\"soft\">{}</span></figcaption>\n\
-         {drawing}\n{hint}</figure>\n",
-        panel.curve.points.last().map(|(_, value)| chart::short(*value)).unwrap_or_default()
+         {drawing}\n{legend}{hint}</figure>\n",
+        ends(&panel.curve)
     )
 }
 
-fn episodes(episodes: &[DrawnEpisode]) -> String {
-    if episodes.is_empty() {
-        return String::new();
-    }
-    let drawn: String = episodes
-        .iter()
-        .enumerate()
-        .map(|(at, episode)| {
-            let open = if at == 0 { " open" } else { "" };
-            let title = escape(&episode.title);
-            format!("<details{open}><summary>{title}</summary>\n{}</details>\n", pre(&episode.text))
-        })
-        .collect();
-    format!("<h2>Episodes</h2>\n{drawn}")
+/// The numbers in the corner: where the lines of the drawing end.
+fn ends(curve: &chart::Curve) -> String {
+    let own = curve.end().map(|end| match end.last_step {
+        Some(last) => format!(
+            "<span title=\"where the smooth line ends; the last step alone: {}\">{}</span>",
+            chart::short(last),
+            chart::short(end.value)
+        ),
+        None => chart::short(end.value),
+    });
+    let held_out = curve.held_out.last();
+    let held_out =
+        held_out.map(|(_, value)| format!("<span class=\"held-out\">{}</span>", chart::short(*value)));
+    [own, held_out].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 fn where_to_look(notes: &[String]) -> String {
@@ -119,7 +154,7 @@ fn where_to_look(notes: &[String]) -> String {
 }
 
 /// Text in which parts between backticks are shown as code.
-fn with_code(text: &str) -> String {
+pub(super) fn with_code(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
         // A backtick without a partner.
@@ -136,7 +171,10 @@ fn recipe(recipe: &str) -> String {
     if recipe.is_empty() {
         return String::new();
     }
-    format!("<h2>Recipe</h2>\n<details><summary>recipe.toml</summary>\n{}</details>\n", pre(recipe))
+    format!(
+        "<h2>Recipe</h2>\n<details id=\"recipe\"><summary>recipe.toml</summary>\n{}</details>\n",
+        pre(recipe)
+    )
 }
 
 #[cfg(test)]

@@ -1,15 +1,21 @@
-//! `report.html`: the results of a run, on one page that opens without a network.
+//! `report.html`: the results of a run, on one page that opens without a network. It is written while the run goes on,
+//! and says how far it is.
 //!
 //! ```text
-//! Report { main, further, rows, episodes ... } -> html (the page) <- tables, panels -> chart (SVG)
+//! Report { standing, facts, main, further, rows, episodes ... }
+//!     -> html (the page) <- standing, tables, rows, episodes; panels -> chart (SVG)
 //! ```
 
 mod chart;
+mod episodes;
 mod html;
 mod panels;
+mod rows;
+mod standing;
 mod tables;
 
 pub use chart::tick;
+pub use standing::{Standing, is_finished};
 
 use std::path::Path;
 
@@ -23,6 +29,16 @@ use crate::metrics::Row;
 pub struct Report {
     /// The heading.
     pub title: String,
+    /// The run directory, below it.
+    pub dir: String,
+    /// How far the run is.
+    pub standing: Standing,
+    /// The same in a sentence, with code between backticks.
+    pub told: String,
+    /// When the report is written, in seconds since 1970 (UTC).
+    pub written: i64,
+    /// What was used and done: a name and a value each.
+    pub facts: Vec<(String, String)>,
     /// The resolved recipe.
     pub recipe: String,
     /// All metrics, for the curves.
@@ -67,12 +83,27 @@ pub struct EvaluatedStep {
 }
 
 /// An episode to read.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct DrawnEpisode {
     /// Which episode it is, and how it ended.
     pub title: String,
-    /// The rendered task, and what was said.
+    /// What was said, in order.
+    pub turns: Vec<Said>,
+    /// The task as its environment draws it, with the effect of the answers; empty if there is no drawing.
+    pub drawing: String,
+    /// What the judge said; may be empty.
+    pub feedback: String,
+}
+
+/// What one of an episode's speakers said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Who: "system", "user", "policy" ...
+    pub who: String,
+    /// The text.
     pub text: String,
+    /// Whether the policy sampled it.
+    pub is_sampled: bool,
 }
 
 impl Report {

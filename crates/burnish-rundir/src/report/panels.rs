@@ -12,6 +12,9 @@ use super::{Evaluated, Report};
 /// The event of evaluation rows. Curves of evaluations are drawn from the evaluations themselves instead.
 const EVAL: &str = "eval";
 
+/// The title of the loss.
+const LOSS: &str = "Loss";
+
 /// A curve with its title and hint.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Panel {
@@ -19,7 +22,7 @@ pub(super) struct Panel {
     pub(super) title: String,
     /// What to look for.
     pub(super) hint: &'static str,
-    /// The curve, with at least one point.
+    /// The curve, with at least one point, of training or of what is held out.
     pub(super) curve: Curve,
 }
 
@@ -52,9 +55,29 @@ fn is_exact(metric: &str) -> bool {
     EXACT.contains(&metric) || metric.starts_with("plan/off/")
 }
 
-/// The curves worth showing in every run that has them, most important first.
-const KNOWN: [Known; 14] = [
+/// The curves worth showing in every run that has them, most important first. Where `eval/` and the name was measured
+/// on held-out rows, it is drawn beside.
+const KNOWN: [Known; 18] = [
     known("reward", "Reward", "Mean over the episodes of a step. Should rise, with noise.", false),
+    known(
+        "rewards/accuracies",
+        "Pairs told right",
+        "Share of pairs whose better answer has the greater implicit reward. 0.5 is chance.",
+        false,
+    ),
+    known(
+        "rewards/margins",
+        "Margin of the better answer",
+        "Its implicit reward minus that of the worse. Should rise; if only training's does, it is learnt by heart.",
+        false,
+    ),
+    known("accuracy", "Told right", "Share of pairs, or labels, that the reward model tells right.", false),
+    known(
+        "margin",
+        "Margin of the better answer",
+        "Its reward minus that of the worse. Should rise, and be above 0.",
+        false,
+    ),
     known("success", "Success in training", "On the tasks and at the temperature of training.", true),
     known(
         "entropy",
@@ -95,8 +118,8 @@ const KNOWN: [Known; 14] = [
     ),
     known(
         "loss",
-        "Loss",
-        "For reinforcement learning its level means little; for SFT it should fall.",
+        LOSS,
+        "For reinforcement learning its level means little. Learning from rows, it should fall, on held-out rows too.",
         false,
     ),
     known("mean_token_accuracy", "Token accuracy", "Share of tokens predicted first.", false),
@@ -112,17 +135,26 @@ const KNOWN: [Known; 14] = [
 
 /// Held-out success of every evaluation, then the known curves that have data.
 pub(super) fn main_panels(report: &Report) -> Vec<Panel> {
-    let series = series(&report.rows);
+    let (trained, on_rows) = (series(&report.rows), series_held_out(&report.rows));
     let known = KNOWN.iter().filter_map(|known| {
-        let points = series.get(known.metric)?.clone();
+        let points = trained.get(known.metric).cloned().unwrap_or_default();
+        let held_out = on_rows.get(known.metric).cloned().unwrap_or_default();
+        if points.is_empty() && held_out.is_empty() {
+            return None;
+        }
         // If every episode was judged, this curve says nothing.
         if known.metric == "episodes/unscored" && points.iter().all(|(_, count)| *count == 0.0) {
             return None;
         }
         let is_exact = is_exact(known.metric);
-        let curve = Curve { points, bars: Vec::new(), from_zero: known.from_zero, is_exact };
+        let curve = Curve { points, held_out, bars: Vec::new(), from_zero: known.from_zero, is_exact };
         Some(Panel { title: known.title.to_owned(), hint: known.hint, curve })
     });
+    let mut known: Vec<Panel> = known.collect();
+    if !trained.contains_key("reward") {
+        // What is learned from rows is judged by its loss.
+        known.sort_by_key(|panel| panel.title != LOSS);
+    }
     let evaluated = std::iter::once(&report.main).chain(&report.further);
     evaluated.filter_map(held_out).chain(known).collect()
 }
@@ -153,6 +185,7 @@ fn held_out(evaluated: &Evaluated) -> Option<Panel> {
     let curve = Curve {
         points: levels.iter().map(|(step, level)| (*step, level.mean)).collect(),
         bars: levels.iter().map(|(step, level)| (*step, level.low, level.high)).collect(),
+        held_out: Vec::new(),
         from_zero: measure == Measure::Success,
         is_exact: false,
     };
@@ -173,13 +206,30 @@ fn held_out(evaluated: &Evaluated) -> Option<Panel> {
     })
 }
 
-/// The finite numbers of each metric by step. If a step has a metric twice, the later row counts.
+/// The finite numbers of each metric of training by step.
 fn series(rows: &[Row]) -> BTreeMap<&str, Vec<(u64, f64)>> {
+    let trained = rows.iter().filter(|row| row.event != EVAL);
+    by_step(
+        trained.flat_map(|row| row.values.iter().map(|(name, number)| (row.step, name.as_str(), *number))),
+    )
+}
+
+/// The finite numbers of each metric on held-out rows by step, under the names that they have in training.
+fn series_held_out(rows: &[Row]) -> BTreeMap<&str, Vec<(u64, f64)>> {
+    let numbers = held_out_rows(rows).flat_map(|row| row.values.iter().map(|number| (row.step, number)));
+    by_step(numbers.filter_map(|(step, (name, number))| Some((step, name.strip_prefix("eval/")?, *number))))
+}
+
+/// The evaluations on rows that are held out.
+pub(super) fn held_out_rows(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(|row| row.event == EVAL && row.values.contains_key("eval/held_out_rows"))
+}
+
+/// The finite ones of some numbers by name and step. If a step has a name twice, the later number counts.
+fn by_step<'a>(numbers: impl Iterator<Item = (u64, &'a str, f64)>) -> BTreeMap<&'a str, Vec<(u64, f64)>> {
     let mut by_name: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.event != EVAL) {
-        for (name, number) in row.values.iter().filter(|(_, number)| number.is_finite()) {
-            by_name.entry(name).or_default().insert(row.step, *number);
-        }
+    for (step, name, number) in numbers.filter(|(.., number)| number.is_finite()) {
+        by_name.entry(name).or_default().insert(step, number);
     }
     by_name.into_iter().map(|(name, points)| (name, points.into_iter().collect())).collect()
 }
@@ -212,6 +262,20 @@ mod tests {
     fn numbers_of_evaluations_do_not_mix_into_the_curves_of_training() {
         let rows = [row(0, "eval", &[("reward", 9.0)]), row(1, "train", &[("reward", 0.5)])];
         assert_eq!(main_panels(&of(rows))[0].curve.points, [(1, 0.5)]);
+    }
+
+    #[test]
+    fn numbers_on_held_out_rows_stand_beside_those_of_training() {
+        let measured = |step, loss| row(step, "eval", &[("eval/loss", loss), ("eval/held_out_rows", 9.0)]);
+        let trained = |step, loss| row(step, "train", &[("loss", loss), ("rewards/margins", loss)]);
+        let rows = [measured(0, 3.0), trained(1, 2.5), trained(2, 2.0), measured(2, 2.2)];
+        let panels = main_panels(&of(rows));
+        assert_eq!(titles(&panels), ["Loss", "Margin of the better answer"]);
+        assert_eq!(panels[0].curve.points, [(1, 2.5), (2, 2.0)]);
+        assert_eq!(panels[0].curve.held_out, [(0, 3.0), (2, 2.2)]);
+        assert!(panels[1].curve.held_out.is_empty());
+        assert_eq!(titles(&main_panels(&of([measured(0, 3.0)]))), ["Loss"], "before the first step");
+        assert!(main_panels(&of([row(0, "eval", &[("eval/loss", 1.0)])])).is_empty(), "of no rows");
     }
 
     #[test]

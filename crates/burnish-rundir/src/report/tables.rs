@@ -15,7 +15,7 @@ pub(super) fn headline(main: &Evaluated) -> String {
     let (Some(before), Some(after)) = (level(first), level(last)) else {
         let why = match last {
             Some(at) => format!("No held-out task could be judged: {}", at.summary.left_out().join("; ")),
-            None => "No evaluation on held-out tasks".to_owned(),
+            None => "No evaluation on held-out tasks or rows".to_owned(),
         };
         return format!("<p class=\"lead soft\">{}.</p>", escape(&why));
     };
@@ -90,7 +90,7 @@ pub(super) fn results(evaluated: &Evaluated) -> String {
             |change| {
                 let points = change.success?;
                 Some(format!(
-                    "{} points ({})",
+                    "{} points <span class=\"soft\">({})</span>",
                     signed(100.0 * points.mean, 1),
                     change_range(points, Measure::Success)
                 ))
@@ -103,7 +103,8 @@ pub(super) fn results(evaluated: &Evaluated) -> String {
         number_with_range,
         |change| {
             let reward = change.reward?;
-            Some(format!("{} ({})", signed(reward.mean, 3), change_range(reward, Measure::Reward)))
+            let range = change_range(reward, Measure::Reward);
+            Some(format!("{} <span class=\"soft\">({range})</span>", signed(reward.mean, 3)))
         },
     ));
     let ks: BTreeSet<usize> = columns.all().flat_map(|summary| summary.pass_at.keys().copied()).collect();
@@ -193,7 +194,10 @@ pub(super) fn breakdown(main: &Evaluated) -> String {
         String::new()
     } else {
         let table = columns.table("", &flags);
-        format!("<details><summary>Flags by kind of task ({})</summary>\n{table}</details>\n", flags.len())
+        format!(
+            "<details id=\"flags\"><summary>Flags by kind of task ({})</summary>\n{table}</details>\n",
+            flags.len()
+        )
     };
     let name = capital(main.headline());
     format!("<h2>{name} by kind of task</h2>\n{}{flags}", columns.table("tasks", &lines))

@@ -37,6 +37,10 @@ fn evaluated(step: u64, success: f64) -> EvaluatedStep {
     EvaluatedStep { step, summary }
 }
 
+fn said(who: &str, text: &str) -> Said {
+    Said { who: who.into(), text: text.into(), is_sampled: false }
+}
+
 /// A plausible run.
 pub(super) fn example() -> Report {
     let steps: u64 = 120;
@@ -57,7 +61,12 @@ pub(super) fn example() -> Report {
         Row { step, event: "train".into(), values }
     });
     Report {
-        title: "quickstart: two agents on the ice".into(),
+        title: "starter: GRPO on multi-agent FrozenLake".into(),
+        dir: "runs/quickstart".into(),
+        standing: Standing::Finished,
+        told: "120 steps are done.".into(),
+        written: 1_772_368_200,
+        facts: vec![("Time".into(), "3 min 5 s".into()), ("Machine".into(), "2 cores of a CPU".into())],
         recipe: "[train]\nmax_steps = 120\n".into(),
         rows: rows.collect(),
         main: Evaluated {
@@ -69,9 +78,21 @@ pub(super) fn example() -> Report {
         episodes: vec![
             DrawnEpisode {
                 title: "held-out task mapf/12, rollout 0: success, reward 1".into(),
-                text: "A . # .\n. B # b\n. . . .\na . # .\n\n<think>A goes down, B waits.</think>\nA: D D D\nB: W R".into(),
+                turns: vec![
+                    said("user", "Grid 4x4"),
+                    Said {
+                        is_sampled: true,
+                        ..said("policy", "<think>A goes down, B waits.</think>\nA: D D D\nB: W R")
+                    },
+                ],
+                drawing: "A . # .\n. B # b\n. . . .\na . # .\n".into(),
+                feedback: "optimal".into(),
             },
-            DrawnEpisode { title: "held-out task mapf/13, rollout 0: fell".into(), text: "A #".into() },
+            DrawnEpisode {
+                title: "held-out task mapf/13, rollout 0: fell".into(),
+                drawing: "A #".into(),
+                ..DrawnEpisode::default()
+            },
         ],
         notes: vec!["Try `env.config.size=6` next: these boards are nearly solved.".into()],
     }
@@ -86,7 +107,12 @@ fn the_page_says_what_came_out() {
         "before (step 0)",
         "after (step 120)",
         "<code>parse_error</code>",
-        "A . # .\n. B # b",
+        "<pre>\nA . # .\n. B # b",
+        "<div class=\"who\">user</div><div class=\"text\">Grid 4x4</div>",
+        "A goes down, B waits.",
+        "120 steps are done. <span class=\"soft\">Written 2026-03-01 12:30 UTC.</span>",
+        "<dt>Time</dt><dd>3 min 5 s</dd>",
+        "<code>runs/quickstart</code>",
         "max_steps = 120",
         "Try <code>env.config.size=6</code> next",
         "All other metrics (1)",
@@ -116,13 +142,74 @@ fn the_page_needs_no_network_and_runs_nothing() {
 }
 
 #[test]
+fn an_unfinished_run_says_so_to_people_and_to_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.html");
+    assert!(!is_finished(&path), "there is none");
+    let mut report = example();
+    for (standing, name, runs_scripts) in [
+        (Standing::Running, "running", true),
+        (Standing::Stopped, "stopped", false),
+        (Standing::Finished, "finished", false),
+    ] {
+        report.standing = standing;
+        report.told = "Step 40 of 120: `burnish train --resume runs/quickstart` goes on.".into();
+        report.write(&path).unwrap();
+        assert_eq!(is_finished(&path), standing == Standing::Finished);
+        let html = report.html();
+        let line =
+            format!("<b class=\"{name}\">{name}</b> Step 40 of 120: <code>burnish train --resume runs/");
+        assert!(html.contains(&line), "{html}");
+        // The page of a run that goes on looks for a newer one; nothing else runs, and nothing is fetched.
+        assert_eq!(html.contains("<script>"), runs_scripts);
+        assert!(!html.contains("src=") && !html.contains("href="));
+    }
+    // An earlier version wrote reports at the end only.
+    std::fs::write(&path, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n").unwrap();
+    assert!(is_finished(&path));
+}
+
+#[test]
+fn a_run_on_rows_leads_with_what_was_held_out() {
+    let values = [("eval/loss", 2.0), ("eval/held_out_rows", 9.0)];
+    let measured = |step| Row {
+        step,
+        event: "eval".into(),
+        values: values.map(|(name, value)| (name.to_owned(), value)).into(),
+    };
+    let html = Report { rows: vec![measured(0), measured(4)], ..Report::default() }.html();
+    assert!(html.contains("On 9 held-out rows: loss 2 before, <b>2</b> after."), "{html}");
+    assert!(html.contains("Results on held-out rows") && html.contains("held-out rows</p>"));
+    assert!(!html.contains("No evaluation"));
+}
+
+#[test]
+fn the_number_in_the_corner_is_where_the_drawn_line_ends() {
+    let mut report = example();
+    for row in &mut report.rows {
+        row.values = [("reward".to_owned(), if row.step == 120 { 7.0 } else { 1.0 })].into();
+    }
+    let html = report.html();
+    let corner = html.split("<span>Reward</span>").nth(1).unwrap();
+    let number = corner.split("the last step alone: 7\">").nth(1).and_then(|rest| rest.split('<').next());
+    assert!(number.is_some_and(|number| (1.0..4.0).contains(&number.parse::<f64>().unwrap())), "{number:?}");
+}
+
+#[test]
 fn no_text_of_a_run_becomes_markup() {
     let evil = "<img onerror=x>\"'&".to_owned();
     let mut report = example();
     report.title = evil.clone();
     report.recipe = evil.clone();
     report.notes = vec![evil.clone()];
-    report.episodes = vec![DrawnEpisode { title: evil.clone(), text: evil.clone() }];
+    (report.dir, report.told) = (evil.clone(), evil.clone());
+    report.facts = vec![(evil.clone(), evil.clone())];
+    report.episodes = vec![DrawnEpisode {
+        title: evil.clone(),
+        turns: vec![said(&evil, &evil)],
+        drawing: evil.clone(),
+        feedback: evil.clone(),
+    }];
     for row in &mut report.rows {
         row.values.insert(evil.clone(), row.step as f64);
     }
@@ -135,9 +222,9 @@ fn no_text_of_a_run_becomes_markup() {
     }
     let html = report.html();
     assert!(!html.contains("<img"));
-    // Title twice, recipe, note, episode twice, flag, reward, label twice as a name and once as a value, the
+    // Title twice, directory, standing, fact twice, recipe, note, episode five times, flag, reward, label twice as a name and once as a value, the
     // curve's title and its label for readers.
-    assert_eq!(html.matches("&lt;img onerror=x&gt;&quot;&#39;&amp;").count(), 13);
+    assert_eq!(html.matches("&lt;img onerror=x&gt;&quot;&#39;&amp;").count(), 20);
 }
 
 #[test]

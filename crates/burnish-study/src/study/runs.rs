@@ -29,7 +29,7 @@ pub enum State {
     New,
     /// It was started but not finished, or another process is working on it.
     Begun,
-    /// All its steps are done, and its report is written.
+    /// All its steps are done, and its last report is written.
     Finished,
 }
 
@@ -70,8 +70,7 @@ fn state_of(dir: &Path) -> State {
     if !dir.join(run_dir::RECIPE).is_file() {
         return State::New;
     }
-    // A run writes the report last.
-    if run_dir::report_in(dir).is_file() { State::Finished } else { State::Begun }
+    if run_dir::is_finished(dir) { State::Finished } else { State::Begun }
 }
 
 impl Study {
