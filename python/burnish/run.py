@@ -25,21 +25,19 @@ class BurnishError(Exception):
     """What the program `burnish` reports as an error, or that it can't be started."""
 
 
-class Episode(TypedDict):
-    """The record of an episode. A newer burnish may add keys."""
-
+class _Episode(TypedDict):
     step: int
     """The training step, or the number of steps that were done before the evaluation."""
     kind: str
     """`train`, `eval`, or `eval/NAME` in an evaluation of `[[eval.extra]]`."""
     task: str
-    task_index: int
-    """Number of the task in its step or evaluation."""
+    """Id of the task. The episodes of one task in a step are its group."""
     rollout: int
-    """Number of the episode in its task's group."""
+    """Number of the episode in its group, from 0."""
     ending: str
+    """`completed`, `turns_max`, `truncated`, `context_overflow`, `environment_error` or `lost`."""
     success: bool | None
-    """`None` where the environment reports no success, or the episode could not be judged."""
+    """`None` if the environment reports no success, or the episode could not be judged."""
     reward: float | None
     """The weighted reward; `None` if the episode could not be judged."""
     rewards: dict[str, float]
@@ -48,10 +46,20 @@ class Episode(TypedDict):
     feedback: str | None
     advantage: float | None
     """`None` in evaluations."""
-    prompt: Any
-    answers: Any
-    messages: list[Message]
-    tokens: Any
+    prompt: list[Message]
+    answers: list[Message]
+    """The policy's answers, turn by turn."""
+    text: str
+    """Everything that was read and said; what the policy sampled is between « and »."""
+    tokens: int
+    """Number of tokens that the policy sampled."""
+
+
+class Episode(_Episode, total=False):
+    """The record of an episode. A newer burnish may add keys."""
+
+    unscored: str
+    """Why it could not be judged; absent if it could."""
 
 
 class Run:
@@ -113,7 +121,7 @@ class Run:
         return _frame(self.metrics(names))
 
     def episodes(self, step: int | None = None, kind: str = "train") -> list[Episode]:
-        """The episodes of a step, task by task.
+        """The episodes of a step.
 
         Args:
             step: the step (default: the newest that has any).

@@ -1,5 +1,6 @@
 """Everything that docs/python.md shows, in its order: files are written, the program is called, Python is run."""
 
+import importlib.util
 import json
 import os
 import re
@@ -13,6 +14,12 @@ from pathlib import Path
 
 import burnish
 from programs import REPOSITORY, program, require_episodes
+
+
+def require(*modules: str) -> None:
+    """Skips the test if none of them is installed."""
+    if not any(map(importlib.util.find_spec, modules)):
+        raise unittest.SkipTest(f"{modules[-1]} is not installed")
 
 
 class Docs(unittest.TestCase):
@@ -56,19 +63,15 @@ class Docs(unittest.TestCase):
             elif language == "python":
                 with self.subTest(block):
                     if "_frame" in block:
-                        self.require_pandas()
+                        require("pandas")
+                    if ".recipe" in block:
+                        require("tomllib", "tomli")
                     if "episodes" in block:
                         require_episodes()
                     outputs.append(self.call(sys.executable, "-c", block))
         self.assertEqual(commands, 2)
         self.assertIn("rewards={'right': 1.0, 'short': 0.9299999999999999}, success=True", outputs[0])
         self.check_runs()
-
-    def require_pandas(self) -> None:
-        try:
-            import pandas  # noqa: F401
-        except ImportError as error:
-            raise unittest.SkipTest("pandas is not installed") from error
 
     def check_runs(self) -> None:
         """The verdicts of the page's functions have reached the runs."""

@@ -14,8 +14,8 @@ from programs import require_episodes, train
 
 HAS_PANDAS = importlib.util.find_spec("pandas") is not None
 EPISODES = [
-    {"step": 2, "task_index": 0, "rollout": 0, "reward": 1.0, "rewards": {"a": 1.0}, "flags": {"f": True}, "flaw": "né"},
-    {"step": 2, "task_index": 0, "rollout": 1, "reward": None, "rewards": {}, "flags": {}, "advantage": None},
+    {"step": 2, "task": "né", "rollout": 0, "reward": 1.0, "rewards": {"a": 1.0}, "flags": {"f": True}, "new": 1},
+    {"step": 2, "task": "né", "rollout": 1, "reward": None, "rewards": {}, "flags": {}, "unscored": "no judge"},
 ]
 
 
@@ -169,13 +169,12 @@ class RealRun(unittest.TestCase):
         self.assertEqual({episode["step"] for episode in run.episodes()}, {2})
         groups = {}
         for episode in episodes:
-            groups.setdefault(episode["task_index"], []).append(episode["rollout"])
+            groups.setdefault(episode["task"], []).append(episode["rollout"])
         self.assertEqual(sorted(map(tuple, map(sorted, groups.values()))), [tuple(range(8))] * 32)
         held_out = run.episodes(step=0, kind="eval")
         self.assertEqual(len(held_out), 20)
         self.assertEqual({(episode["kind"], episode["advantage"]) for episode in held_out}, {("eval", None)})
-        missing = set(burnish.Episode.__annotations__) - set(episodes[0])
-        self.assertEqual(missing, set())
+        self.assertEqual(set(episodes[0]), set(burnish.Episode.__required_keys__))
         with self.assertRaisesRegex(burnish.BurnishError, "step 7"):
             run.episodes(7)
         with self.assertRaisesRegex(burnish.BurnishError, "nothing"):

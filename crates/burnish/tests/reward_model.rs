@@ -123,6 +123,31 @@ fn rollouts_and_evaluations_earn_what_the_reward_model_gives_and_learn_to_earn_m
 }
 
 #[test]
+fn transformers_gives_the_same_numbers() {
+    let Ok(python) = std::env::var("BURNISH_PYTHON") else {
+        println!("skipped: BURNISH_PYTHON names no python with transformers");
+        return;
+    };
+    let scratch = scratch();
+    scratch.burnish(&["train", "grpo.toml", "train.max_steps=1"]).succeeds();
+    let journal = Journal::open_to_read(&scratch.path("run/run.db")).unwrap();
+    for stored in journal.episodes(1, EpisodeKind::Eval).unwrap().iter().take(3) {
+        let ids = stored.episode.traces[0].branches().pop().unwrap().ids;
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/score_with_transformers.py");
+        let output = std::process::Command::new(&python)
+            .arg(script)
+            .arg(scratch.path("rm/checkpoints/step_30"))
+            .args(ids.iter().map(u32::to_string))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let theirs: f64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+        let ours = stored.episode.verdict.rewards["reward_model"];
+        assert!((ours - theirs).abs() < 1e-4, "{ours}, transformers: {theirs}");
+    }
+}
+
+#[test]
 fn it_goes_with_a_verifier_and_with_weights_and_is_refused_where_it_can_not_be_meant() {
     let scratch = scratch();
     let short = ["train", "grpo.toml", "train.max_steps=1"];
