@@ -15,6 +15,7 @@ const RECIPE: &str = r#"
 run.dir = "run"
 policy.path = STARTER
 [train]
+method = "grpo"
 max_steps = 12
 [rollout]
 tasks_per_step = 4
