@@ -29,7 +29,7 @@ name = "only"
 
 /// Commands with options that make them print the most. `NEW` is a path that does not exist yet. Every command that
 /// the help lists must begin at least one line.
-const LINES: [&str; 30] = [
+const LINES: [&str; 33] = [
     "train grpo.toml run.dir=NEW train.max_steps=2",
     "train grpo.toml --dry-run",
     "train --resume tiny",
@@ -41,6 +41,7 @@ const LINES: [&str; 30] = [
     "eval --list",
     "rollout grpo.toml --count 3",
     "rollout --from tiny --eval",
+    "rollout --from tiny --json",
     "generate tiny hello --max-tokens 8",
     "generate tiny --file rows.jsonl --max-tokens 2",
     "chat tiny --load rows.jsonl --max-tokens 2",
@@ -59,6 +60,8 @@ const LINES: [&str; 30] = [
     "data check rows.jsonl --against rows.jsonl --json",
     "verify number --gold 7 seven 7",
     "verify math --gold 7 --json x 7",
+    "completions zsh",
+    "man",
     "train absent.toml",
 ];
 
