@@ -109,6 +109,14 @@ fn a_reward_that_fails_stops_the_run_which_goes_on_as_if_it_had_not() {
         "`train.unscored_steps_max`",
     ]);
     assert!(!failed.stdout().contains("the trained policy"), "{}", failed.stdout());
+    let report = String::from_utf8(scratch.read("failed/report.html")).unwrap();
+    for text in [
+        "<b class=\"stopped\">stopped</b> 5 of 7 steps are done. The last checkpoint is of step 2.",
+        "It stopped with an error: ",
+        "the licence has run out",
+    ] {
+        assert!(report.contains(text), "{text}: {report}");
+    }
     scratch.write("mended", "");
     let said = scratch.burnish(&["train", "--resume", "failed"]).succeeds().stdout();
     assert!(said.contains("resuming failed after step 2") && said.contains("the trained policy"), "{said}");

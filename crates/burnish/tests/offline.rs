@@ -135,7 +135,10 @@ fn a_run_ends_when_no_evaluation_is_better_any_more() {
         "{said}"
     );
     assert_eq!(metric(&scratch, "run", "train", "loss").len(), 4);
-    assert!(scratch.path("run/report.html").is_file());
+    let report = String::from_utf8(scratch.read("run/report.html")).unwrap();
+    for text in ["Ended after step 4 of", "held-out rows: loss", "imitation (SFT) from"] {
+        assert!(report.contains(text), "{text}: {report}");
+    }
     // It stays ended.
     scratch.burnish(&["train", "--resume", "run"]).succeeds();
     assert_eq!(metric(&scratch, "run", "train", "loss").len(), 4);

@@ -7,6 +7,7 @@ mod common;
 use std::process::{Child, Stdio};
 
 use burnish_rundir::journal::{EpisodeKind, Journal};
+use burnish_rundir::run_dir::is_finished;
 use common::{Scratch, as_before, timeless_metrics, timeless_scalars, wait_until};
 use serde_json::Value;
 
@@ -316,13 +317,39 @@ fn an_interrupt_finishes_the_step_saves_and_says_how_to_go_on() {
         .spawn()
         .unwrap();
     wait_until("the run has come that far", || metric_lines(&scratch, "asked") >= 4);
+    let report = || String::from_utf8(scratch.read("asked/report.html")).unwrap();
+    assert!(report().contains("<b class=\"running\">running</b>"), "a report can be read while it runs");
+    assert!(!is_finished(&scratch.path("asked")));
     common::interrupt(&child);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("burnish train --resume asked"), "{said}");
+    let stopped = report();
+    for text in [
+        "<b class=\"stopped\">stopped</b>",
+        " of 40 steps are done.",
+        "Go on with <code>burnish train --resume asked</code>.",
+    ] {
+        assert!(stopped.contains(text), "{text}: {stopped}");
+    }
+    assert!(!is_finished(&scratch.path("asked")) && !stopped.contains("<script>"));
+    // Written anew it says the same, and the run is not changed by it.
+    assert_eq!(scratch.burnish(&["report", "asked"]).succeeds().stdout().trim(), "asked/report.html");
+    assert!(report().contains("<b class=\"stopped\">stopped</b>"));
     scratch.burnish(&["train", "--resume", "asked"]).succeeds();
     assert_same_run(&scratch, "asked", "whole", 40);
+    let finished = report();
+    for text in [
+        "<b class=\"finished\">finished</b> All 40 steps are done.",
+        "in 2 sessions",
+        "tiny: GRPO on multi-agent FrozenLake",
+        "<div class=\"who\">policy</div>",
+        "after (step 40)",
+    ] {
+        assert!(finished.contains(text), "{text}: {finished}");
+    }
+    assert!(is_finished(&scratch.path("asked")) && !finished.contains("<script>"));
 }
 
 #[test]

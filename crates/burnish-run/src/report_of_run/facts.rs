@@ -25,7 +25,7 @@ pub(super) fn of(
         }
         facts.push((
             "Episodes",
-            Some(format!("{} trained on, {} held out", grouped(trained), grouped(held_out))),
+            Some(format!("{} to learn from, {} to evaluate", grouped(trained), grouped(held_out))),
         ));
     }
     // The latest is where the run is now. Those before it are named only where they differ.

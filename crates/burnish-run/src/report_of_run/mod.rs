@@ -194,7 +194,7 @@ pub(crate) fn told_of_step(step: u64, recipe: &Recipe) -> String {
 
 /// How to go on with a run.
 pub(crate) fn told_how_to_go_on(dir: &Path) -> String {
-    format!("`burnish train --resume {}` goes on.", shell_path(dir))
+    format!("Go on with `burnish train --resume {}`.", shell_path(dir))
 }
 
 /// Seconds since 1970 (UTC).

@@ -54,10 +54,8 @@ impl Run {
         };
         let on = told_how_to_go_on(self.dir.path());
         let told = match problem {
-            // A message may hold backticks of its own, and be of several lines.
             Some(problem) => {
-                let problem = problem.to_string().replace('`', "'");
-                format!("{done}{saved} It stopped with an error: {problem}. Once that is mended, {on}")
+                format!("{done}{saved} It stopped with an error: {problem}. Once that is mended: {on}")
             }
             None => format!("{done}{saved} {on}"),
         };

@@ -134,13 +134,12 @@ fn figure(panel: &Panel) -> String {
 
 /// The numbers in the corner: where the lines of the drawing end.
 fn ends(curve: &chart::Curve) -> String {
-    let own = curve.end().map(|end| match end.last_step {
-        Some(last) => format!(
-            "<span title=\"where the smooth line ends; the last step alone: {}\">{}</span>",
-            chart::short(last),
-            chart::short(end.value)
-        ),
-        None => chart::short(end.value),
+    let class = if curve.held_out.is_empty() { "" } else { " class=\"trained\"" };
+    let own = curve.end().map(|end| {
+        let said = end.last_step.map(|last| {
+            format!(" title=\"where the smooth line ends; the last step alone: {}\"", chart::short(last))
+        });
+        format!("<span{class}{}>{}</span>", said.unwrap_or_default(), chart::short(end.value))
     });
     let held_out = curve.held_out.last();
     let held_out =

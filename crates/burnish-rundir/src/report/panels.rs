@@ -130,7 +130,7 @@ const KNOWN: [Known; 18] = [
         true,
     ),
     known("learning_rate", "Learning rate", "As scheduled.", true),
-    known("step_time", "Seconds a step", "Longer steps come from longer completions.", true),
+    known("step_time", "Seconds a step", "Longer steps come from longer texts.", true),
 ];
 
 /// Held-out success of every evaluation, then the known curves that have data.

@@ -63,11 +63,14 @@ pub(super) fn results(rows: &[Row]) -> String {
             || format!("<code>{}</code>", escape(name.strip_prefix("eval/").unwrap_or(name))),
             |(_, title, _)| (*title).to_owned(),
         );
+        let labels: &[&str] = if last.is_some() { &["before", "after"] } else { &[""] };
         let cells: String = [Some(first), last]
             .into_iter()
             .flatten()
-            .map(|row| {
-                format!("<td>{}</td>", row.values.get(*name).map_or("–".into(), |n| shown(*n, is_share)))
+            .zip(labels)
+            .map(|(row, label)| {
+                let number = row.values.get(*name).map_or_else(|| "–".to_owned(), |n| shown(*n, is_share));
+                format!("<td data-label=\"{label}\">{number}</td>")
             })
             .collect();
         format!("<tr><th scope=\"row\">{title}</th>{cells}</tr>\n")
@@ -113,9 +116,12 @@ mod tests {
                         <b>75.0 %</b> after.";
         assert!(said.contains(expected), "{said}");
         let table = results(&rows);
-        assert!(table.contains("after (step 10)") && table.contains("<td>2.5</td><td>1</td>"), "{table}");
+        assert!(
+            table.contains("after (step 10)") && table.contains(">2.5</td>") && table.contains(">1</td>"),
+            "{table}"
+        );
         assert!(headline(&rows[..1]).unwrap().contains("loss <b>2.5</b>;"));
-        assert!(results(&rows[2..3]).contains("<td>–</td>"));
+        assert!(results(&rows[2..3]).contains(">–</td>"));
         assert!(headline(&[]).is_none() && results(&[]).is_empty());
     }
 }

@@ -245,13 +245,19 @@ impl<'a> Columns<'a> {
             }
             None => head.push(step(self.before)),
         }
+        // A phone shows no head: there, each cell says what it is.
+        let labels: Vec<&str> =
+            head.iter().skip(1).map(|cell| cell.split(" (").next().unwrap_or(cell)).collect();
+        let cells_of = |cells: &[String]| -> String {
+            let cell = |(cell, label): (&String, &&str)| format!("<td data-label=\"{label}\">{cell}</td>");
+            cells.iter().zip(&labels).map(cell).collect()
+        };
         let head: String = head.iter().map(|cell| format!("<th scope=\"col\">{cell}</th>")).collect();
         let body: String = lines
             .iter()
             .map(|cells| {
                 let (name, cells) = cells.split_first().map_or(("", &[][..]), |(name, rest)| (name, rest));
-                let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
-                format!("<tr><th scope=\"row\">{name}</th>{cells}</tr>\n")
+                format!("<tr><th scope=\"row\">{name}</th>{}</tr>\n", cells_of(cells))
             })
             .collect();
         format!(
