@@ -1,6 +1,7 @@
 //! Weights that adapt during the run: of the distance from the reference, and of the entropy bonus.
 
 use burnish_rl::advantage::Phase;
+use burnish_rl::fact::{Need, REFERENCE};
 use burnish_rl::{LossConfig, Objective};
 use serde_json::{Value, json};
 
@@ -51,8 +52,12 @@ impl Coefficients {
     }
 
     /// Subtracts the distance from the reference from the rewards, if the recipe has it there, and updates its weight
-    /// for the next step. Call it after [`Coefficients::objective`].
-    pub(super) fn weigh_kl(&mut self, loss: &LossConfig, groups: &mut Groups) -> Values {
+    /// for the next step. Does nothing unless the distance is among the `needs` of the loss. Call it after
+    /// [`Coefficients::objective`].
+    pub(super) fn weigh_kl(&mut self, loss: &LossConfig, needs: &[Need], groups: &mut Groups) -> Values {
+        if !has_reference(needs) {
+            return Values::new();
+        }
         let mut metrics = Values::from([("kl_coef".to_owned(), self.kl)]);
         let (mut kls, mut upstream) = (Vec::new(), Vec::new());
         for member in groups.all.iter_mut().flat_map(|group| &mut group.members) {
@@ -82,4 +87,18 @@ impl Coefficients {
         }
         metrics
     }
+}
+
+/// The facts that a loss needs, with `objective` built from it.
+pub(super) fn needs(loss: &LossConfig, objective: &dyn Objective) -> Vec<Need> {
+    let mut needs = objective.needs().facts();
+    // The distance from the reference may count in the reward only.
+    if loss.beta != 0.0 && !has_reference(&needs) {
+        needs.push(Need::of(&REFERENCE));
+    }
+    needs
+}
+
+fn has_reference(needs: &[Need]) -> bool {
+    needs.iter().any(|need| *need.fact == REFERENCE)
 }

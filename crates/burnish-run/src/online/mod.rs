@@ -25,7 +25,7 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
 use burnish_engine::Stats;
 use burnish_rl::advantage::{self, Advantage, Estimator, Phase};
-use burnish_rl::fact::{Need, REFERENCE};
+use burnish_rl::fact::Need;
 use burnish_rl::gate::{Gate, GateConfig};
 use burnish_rl::plan::{Plain, RolloutPlan};
 use burnish_train::checkpoint::{BoxError, Checkpoint};
@@ -179,11 +179,9 @@ impl OnlineLoop {
         metrics.extend(groups.find_proximal(recipe, &policy.model, trainer.updates())?);
         let objective = self.coefficients.objective(&recipe.loss)?;
         let of_step = supply::Step { recipe, tasks, number: step, policy, sampler: &sampler };
-        let needs = needs_of_loss(recipe, &*objective);
+        let needs = coefficients::needs(&recipe.loss, &*objective);
         add(&mut metrics, self.supply.supply(&needs, of_step, &mut groups)?);
-        if needs.iter().any(|need| *need.fact == REFERENCE) {
-            metrics.extend(self.coefficients.weigh_kl(&recipe.loss, &mut groups));
-        }
+        metrics.extend(self.coefficients.weigh_kl(&recipe.loss, &needs, &mut groups));
         add(&mut metrics, self.supply.supply(&self.needs_of_members(), of_step, &mut groups)?);
         drop(sampler);
         // 4. Give credit; providers and the plan learn from it too.
@@ -261,16 +259,6 @@ impl OnlineLoop {
 pub(crate) fn plan_of(recipe: &Recipe) -> Result<Box<dyn RolloutPlan>, RunError> {
     let plan = recipe.plan.as_ref().map(|config| config.build()).transpose()?;
     Ok(plan.unwrap_or_else(|| Box::new(Plain)))
-}
-
-/// The facts that the loss of a recipe needs.
-fn needs_of_loss(recipe: &Recipe, objective: &dyn burnish_rl::Objective) -> Vec<Need> {
-    let mut needs = objective.needs().facts();
-    // The distance from the reference may count in the reward only.
-    if recipe.loss.beta != 0.0 && !needs.iter().any(|need| *need.fact == REFERENCE) {
-        needs.push(Need::of(&REFERENCE));
-    }
-    needs
 }
 
 /// The control experiment: shuffles the rewards within each group, if the recipe asks for it.
