@@ -18,10 +18,10 @@ grep -q "^## $version" CHANGELOG.md || { echo "CHANGELOG.md has no section for $
 command -v musl-gcc >/dev/null || { echo "musl-gcc is missing: apt install musl-tools" >&2; exit 1; }
 [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] \
   || { echo "the Rust target is missing: rustup target add $target" >&2; exit 1; }
-bare() { local root=$1; shift; env -i chroot "$root" "$@"; }
-if [ "$(id -u)" != 0 ]; then
-  bare() { local root=$1; shift; env -i "$(command -v unshare)" --map-root-user "$(command -v chroot)" "$root" "$@"; }
-fi
+# bare ROOT PROGRAM ...: runs a program that sees nothing but ROOT, not even variables.
+chroot=("$(command -v chroot)")
+[ "$(id -u)" = 0 ] || chroot=("$(command -v unshare)" --map-root-user "${chroot[@]}")
+bare() { local root=$1; shift; env -i "${chroot[@]}" "$root" "$@"; }
 bare / /bin/true || { echo "chroot does not work here: run as root, or allow user namespaces" >&2; exit 1; }
 
 work=$(mktemp -d)
