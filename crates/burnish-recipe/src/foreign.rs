@@ -90,6 +90,7 @@ const TRL: &[(&str, &[&str])] = &[
     ("metric_for_best_model", &["checkpoint.best"]),
     ("early_stopping_patience", &["train.patience"]),
     ("train_sampling_strategy", &["data.shuffle"]),
+    ("vllm_structured_outputs_regex", &["rollout.grammar", "rollout.allow_off_policy"]),
 ];
 
 /// verl's path, and our keys for it.
@@ -284,7 +285,7 @@ mod tests {
     }
 
     /// Keys that a recipe leaves out by default.
-    const OPTIONAL: [&str; 12] = [
+    const OPTIONAL: [&str; 13] = [
         "checkpoint.best",
         "data.held_out_share",
         "data.max_length",
@@ -295,6 +296,7 @@ mod tests {
         "loss.correction.behavior",
         "policy.chat_template",
         "reward.weights",
+        "rollout.grammar",
         "train.num_train_epochs",
         "train.patience",
     ];

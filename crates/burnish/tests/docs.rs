@@ -103,6 +103,7 @@ fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
             recipe,
             &[
                 "rollout.repetition_penalty=1.1",
+                "rollout.grammar={regex=\"[0-9]+\"}",
                 "rollout.allow_off_policy=true",
                 "loss.correction={behavior=\"sampled\", weight={level=\"token\"}}",
             ],
