@@ -138,9 +138,21 @@ fn say_outcome(outcome: &Outcome) {
         "the policy as it was before, a Hugging Face directory: no update was made, so nothing was learnt"
     };
     println!("{}   {what}", outcome.checkpoint.display());
-    let kind = if outcome.method == Method::Grpo { "" } else { " --eval" };
-    let show = format!("burnish rollout --from {} --step {}{kind}", shell_path(&outcome.dir), outcome.steps);
-    println!("{}   shows what it did last", as_called(&show));
+    let run = shell_path(&outcome.dir);
+    let (next, what) = match outcome.method {
+        Method::Grpo => {
+            (format!("burnish rollout --from {run} --step {}", outcome.steps), "shows what it did last")
+        }
+        Method::Sft | Method::Preference if outcome.after.is_some() => (
+            format!("burnish rollout --from {run} --step {} --eval", outcome.steps),
+            "shows what it did last",
+        ),
+        Method::Sft | Method::Preference => (format!("burnish chat {run}"), "talks with it"),
+        Method::Reward => {
+            (format!("burnish metrics {run}"), "has all numbers; `[reward.model]` makes it a reward")
+        }
+    };
+    println!("{}   {what}", as_called(&next));
     if outcome.method == Method::Grpo {
         println!(
             "next: another seed (run.seed=2 run.dir=...), harder boards (env.config...), or your own verifier"
