@@ -20,7 +20,7 @@ import os
 import sys
 import traceback
 from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from reprlib import repr as short
 from typing import Any, BinaryIO, Callable, SupportsFloat, Union
@@ -199,8 +199,7 @@ def _own_streams() -> Iterator[tuple[BinaryIO, BinaryIO]]:
     os.dup2(2, 1)
     try:
         with open(stdin, "rb", closefd=False) as requests, open(stdout, "wb", closefd=False) as answers:
-            with redirect_stdout(sys.stderr):
-                yield requests, answers
+            yield requests, answers
     finally:
         sys.stdout.flush()
         os.dup2(stdin, 0)
@@ -226,6 +225,7 @@ def _outcomes(
 ) -> list[object]:
     """What the function returns for each request; a `Verdict` with an error where it raises an exception."""
     outcomes: list[object] = []
+    # Outside of the event loop, because a function that is not async may run one of its own.
     for fields in batch:
         try:
             outcomes.append(_too_new(fields) or function(_request(fields)))
@@ -241,8 +241,7 @@ def _outcomes(
     async def all_settled() -> list[object]:
         return list(await asyncio.gather(*map(settled, outcomes)))
 
-    # A function that is not async may run an event loop of its own, so it is called outside of ours.
-    return loop.run_until_complete(all_settled()) if any(map(inspect.isawaitable, outcomes)) else outcomes
+    return loop.run_until_complete(all_settled())
 
 
 # An answer that is executed may call `exit()`.

@@ -198,10 +198,17 @@ class Protocol(unittest.TestCase):
             self.assertEqual(stderr.count(said), 2, said)
 
     def test_streams_are_given_back(self):
-        source = "import sys\nprint('before')\nserve(lambda request: 1)\nprint('after', repr(sys.stdin.read()))"
+        source = """
+            import os
+
+            print("before")
+            own = os.fstat(0).st_ino
+            serve(lambda request: 1)
+            print("after", os.fstat(0).st_ino == own)
+            """
         with Verifier(source, unbuffered="") as verifier:
             stdout, stderr = verifier.process.communicate(json.dumps(REQUEST).encode(), timeout=30)
-            self.assertEqual(stdout.splitlines(), [b'{"id": 7, "reward": 1.0}', b"after ''"])
+            self.assertEqual(stdout.splitlines(), [b'{"id": 7, "reward": 1.0}', b"after True"])
             self.assertEqual(stderr, b"before\n")
 
     def test_async_functions_judge_a_batch_concurrently(self):
@@ -274,11 +281,16 @@ class Protocol(unittest.TestCase):
             self.assertEqual(verifier.ask(REQUEST)["feedback"], "?")
 
     def test_what_is_no_request_ends_the_process(self):
-        for line in ("5\n", "{}\n", "[3]\n", "hello\n"):
+        for line, error in (
+            (b"5\n", b"ValueError: this is not a request of burnish: b'5"),
+            (b"{}\n", b"this is not a request of burnish"),
+            (b"[3]\n", b"this is not a request of burnish"),
+            (b"hello\n", b"JSONDecodeError"),
+        ):
             with self.subTest(line), Verifier("serve(lambda request: 1)") as verifier:
-                _, stderr = verifier.process.communicate(line.encode(), timeout=30)
-                self.assertEqual(verifier.process.returncode, 1)
-                self.assertIn(b"Error", stderr)
+                stdout, stderr = verifier.process.communicate(line, timeout=30)
+                self.assertEqual((verifier.process.returncode, stdout), (1, b""))
+                self.assertIn(error, stderr)
 
 
 class Trl(unittest.TestCase):

@@ -9,8 +9,8 @@
 //! For each episode a process reads one line of JSON from stdin
 //!
 //! ```json
-//! {"protocol": 1, "id": 0, "task": {the row}, "prompt": [messages], "completion": "the answer's text",
-//!  "messages": [all], "answer": "the ground truth, or null"}
+//! {"id": 0, "task": {the row}, "prompt": [messages], "completion": "the answer's text", "messages": [all],
+//!  "answer": "the ground truth, or null", "protocol": 1}
 //! ```
 //!
 //! and writes one line to stdout:

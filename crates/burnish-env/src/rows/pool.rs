@@ -67,10 +67,10 @@ const PROTOCOL: u32 = 1;
 /// A line to the verifier, or an entry of a line.
 #[derive(Serialize)]
 struct Line<'a> {
-    protocol: u32,
     id: u64,
     #[serde(flatten)]
     request: &'a Request<'a>,
+    protocol: u32,
 }
 
 impl Pool {
@@ -87,7 +87,7 @@ impl Pool {
     /// Judges a request. Waits until a process is free, and for its answer.
     pub(super) fn judge(&self, request: &Request<'_>) -> Verdict {
         let id = self.requests.fetch_add(1, Ordering::Relaxed);
-        let line = match burnish_core::json::text(&Line { protocol: PROTOCOL, id, request }) {
+        let line = match burnish_core::json::text(&Line { id, request, protocol: PROTOCOL }) {
             Ok(line) => line,
             Err(error) => return Verdict::unscored(error.to_string()),
         };
