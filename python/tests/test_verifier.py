@@ -92,8 +92,8 @@ class Protocol(unittest.TestCase):
         self.assertEqual(answer_of("{'right': 1, 'short': True}"), {"id": 7, "rewards": {"right": 1.0, "short": 1.0}})
         self.assertEqual(answer_of("{'reward': 0.5}"), {"id": 7, "rewards": {"reward": 0.5}})
         verdict = "Verdict(1, {'a': 2}, False, {'odd': True}, 'né', None)"
-        expected = {"id": 7, "reward": 1, "rewards": {"a": 2}, "success": False, "flags": {"odd": True}, "feedback": "né"}
-        self.assertEqual(answer_of(verdict), expected)
+        expected = {"reward": 1, "rewards": {"a": 2}, "success": False, "flags": {"odd": True}, "feedback": "né"}
+        self.assertEqual(answer_of(verdict), {"id": 7, **expected})
         self.assertEqual(answer_of("Verdict(reward=1, error='no judge')"), {"id": 7, "error": "no judge"})
 
     def test_scalars_of_numpy_and_torch_are_plain_numbers(self):
@@ -115,7 +115,10 @@ class Protocol(unittest.TestCase):
             ("{}", "the reward function returned no reward"),
             ("Verdict(success=True)", "the reward function returned no reward"),
             ("Verdict(1, success=1)", "`success` must be True or False, and the reward function returned 1"),
-            ("Verdict(1, flags={'f': 'no'})", "the flag `f` must be True or False, and the reward function returned 'no'"),
+            (
+                "Verdict(1, flags={'f': 'no'})",
+                "the flag `f` must be True or False, and the reward function returned 'no'",
+            ),
             (
                 "{'reward': 1, 'success': True}",
                 "the reward function returned a dict with `success`: return a Verdict to state that",
@@ -165,7 +168,8 @@ class Protocol(unittest.TestCase):
             """
         ) as verifier:
             batch = verifier.ask([{**REQUEST, "id": id} for id in range(4)])
-            self.assertEqual([answer.get("error") for answer in batch], ["AssertionError", "KeyError: 'colour'", "SystemExit: None", None])
+            errors = ["AssertionError", "KeyError: 'colour'", "SystemExit: None", None]
+            self.assertEqual([answer.get("error") for answer in batch], errors)
             self.assertEqual(verifier.ask(REQUEST), {"id": 7, "reward": 1.0})
             stderr = verifier.end()
             self.assertIn('raise KeyError("colour")', stderr)
@@ -270,8 +274,8 @@ class Protocol(unittest.TestCase):
             answers = verifier.ask([{**REQUEST, "id": 1, "protocol": 2}, {**REQUEST, "id": 2, "protocol": 1}])
             self.assertEqual(answers[1], {"id": 2, "reward": 1.0})
             self.assertEqual(answers[0]["id"], 1)
-            expected = f"version 2 of the verifiers' protocol, but the Python package burnish {burnish.__version__} knows"
-            self.assertIn(expected, answers[0]["error"])
+            expected = "version 2 of the verifiers' protocol, but the Python package burnish {} knows"
+            self.assertIn(expected.format(burnish.__version__), answers[0]["error"])
 
     def test_any_text_of_any_length_goes_through(self):
         text = "日本 \u2028 \\n \U0001f600 \x00 " + "x" * (5 << 20)

@@ -66,14 +66,15 @@ impl RewardModel {
         for episode in &mut *episodes {
             let ends = episode.traces.iter().filter_map(|trace| trace.branches().pop());
             let ends: Vec<Sample> = ends.map(|branch| Sample::of_text(branch.ids).ending()).collect();
-            let reason = match (episode.verdict.is_scored(), ends.iter().map(|end| end.ids.len()).max()) {
+            // The end that is scored comes after the last token that is read.
+            let longest = ends.iter().map(|end| end.ids.len() - 1).max();
+            let tokens_max = self.model.context_tokens_max();
+            let reason = match (episode.verdict.is_scored(), longest) {
                 (false, _) => None,
-                (true, Some(longest)) if longest > self.model.context_tokens_max() => Some(format!(
-                    "the conversation has {} tokens, and the reward model reads at most {}",
-                    longest - 1,
-                    self.model.context_tokens_max() - 1
+                (true, Some(longest)) if longest > tokens_max => Some(format!(
+                    "the conversation has {longest} tokens, and the reward model reads at most {tokens_max}"
                 )),
-                (true, Some(longest)) if longest > 1 => {
+                (true, Some(longest)) if longest > 0 => {
                     counts.push(ends.len());
                     samples.extend(ends);
                     continue;
