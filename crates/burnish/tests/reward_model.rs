@@ -4,7 +4,7 @@
 
 mod common;
 
-use burnish_core::Trace;
+use burnish_core::{Trace, Validity};
 use burnish_model::{Loading, Model};
 use burnish_rundir::journal::{EpisodeKind, Journal};
 use burnish_train::{Sample, score};
@@ -146,6 +146,36 @@ fn transformers_gives_the_same_numbers() {
         let ours = stored.episode.verdict.rewards["reward_model"];
         assert!((ours - theirs).abs() < 1e-4, "{ours}, transformers: {theirs}");
     }
+}
+
+#[test]
+fn what_it_can_not_read_is_unscored_with_the_reason() {
+    let scratch = scratch();
+    std::fs::create_dir(scratch.path("small")).unwrap();
+    for entry in std::fs::read_dir(scratch.path("rm/checkpoints/step_30")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            std::fs::copy(&path, scratch.path("small").join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let mut config: Value = serde_json::from_slice(&scratch.read("small/config.json")).unwrap();
+    config["max_position_embeddings"] = 24.into();
+    scratch.write("small/config.json", config.to_string());
+    scratch.burnish(&["train", "grpo.toml", "train.max_steps=1", "reward.model.path=small"]).succeeds();
+    let journal = Journal::open_to_read(&scratch.path("run/run.db")).unwrap();
+    let mut lengths = (0, 0);
+    for stored in journal.episodes(1, EpisodeKind::Train).unwrap() {
+        let tokens = stored.episode.traces[0].branches().pop().unwrap().ids.len();
+        match &stored.episode.verdict.validity {
+            Validity::Scored => lengths.0 = lengths.0.max(tokens),
+            Validity::Unscored { reason } => {
+                assert!(reason.contains("the reward model reads at most 24"), "{reason}");
+                assert!(stored.reward.is_none() && tokens > 24, "{tokens}");
+                lengths.1 += 1;
+            }
+        }
+    }
+    assert!(lengths.0 <= 24 && lengths.1 > 0, "{lengths:?}");
 }
 
 #[test]
