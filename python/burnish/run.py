@@ -31,7 +31,9 @@ class _Episode(TypedDict):
     kind: str
     """`train`, `eval`, or `eval/NAME` in an evaluation of `[[eval.extra]]`."""
     task: str
-    """Id of the task. The episodes of one task in a step are its group."""
+    """Id of the task."""
+    task_index: int
+    """Index of the task in its step. The episodes with one index are a group; a task may come twice in a step."""
     rollout: int
     """Number of the episode in its group, from 0."""
     ending: str

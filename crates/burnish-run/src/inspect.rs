@@ -35,6 +35,8 @@ pub struct Shown {
     pub reward: Option<f64>,
     /// Its advantage, if it was trained on.
     pub advantage: Option<f64>,
+    /// Index of the task among those of the step.
+    pub task_index: usize,
     /// The step of the run that it belongs to; `None` if it was sampled just now.
     pub step: Option<u64>,
 }
@@ -202,10 +204,11 @@ impl Target {
         Ok(chosen
             .into_iter()
             .zip(episodes)
-            .map(|(task, episode)| {
+            .enumerate()
+            .map(|(task_index, (task, episode))| {
                 let (reward, drawing) =
                     (episode.verdict.total(&recipe.reward.weights), rendering(generator, &task, &episode));
-                Shown { task, episode, drawing, reward, advantage: None, step: None }
+                Shown { task, episode, drawing, reward, advantage: None, task_index, step: None }
             })
             .collect())
     }
@@ -346,12 +349,12 @@ pub fn stored(
     Ok(episodes
         .into_iter()
         .take(count)
-        .map(|StoredEpisode { task, episode, reward, advantage, .. }| {
+        .map(|StoredEpisode { task, task_index, episode, reward, advantage }| {
             let drawing = match &generator {
                 Some(generator) => rendering(&**generator, &task, &episode),
                 None => as_recorded(&task, &episode),
             };
-            Shown { task, episode, drawing, reward, advantage, step: Some(step) }
+            Shown { task, episode, drawing, reward, advantage, task_index, step: Some(step) }
         })
         .collect())
 }

@@ -56,6 +56,8 @@ struct Line<'a> {
     /// `train`, `eval`, or `eval/NAME` of an evaluation in `[[eval.extra]]`.
     kind: &'a str,
     task: &'a str,
+    /// Index of the task in its step: a task may come twice.
+    task_index: usize,
     rollout: usize,
     ending: Ending,
     /// Null if the environment reports no success.
@@ -121,12 +123,13 @@ pub(crate) fn run(arguments: Arguments) -> Done {
 }
 
 fn line<'a>(shown: &'a Shown, kind: &'a str) -> Line<'a> {
-    let Shown { task, episode, reward, advantage, step, .. } = shown;
+    let Shown { task, episode, reward, advantage, task_index, step, .. } = shown;
     let verdict = &episode.verdict;
     Line {
         step: *step,
         kind,
         task: &task.id.0,
+        task_index: *task_index,
         rollout: episode.rollout,
         ending: episode.ending,
         success: (verdict.has_success && verdict.is_scored()).then_some(verdict.success),
