@@ -6,7 +6,7 @@ mod common;
 
 use burnish_core::{Trace, Validity};
 use burnish_model::{Loading, Model};
-use burnish_rundir::journal::{EpisodeKind, Journal};
+use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 use burnish_train::{Sample, score};
 use common::Scratch;
 use serde_json::{Value, json};
@@ -151,6 +151,20 @@ fn transformers_gives_the_same_numbers() {
 #[test]
 fn what_it_can_not_read_is_unscored_with_the_reason() {
     let scratch = scratch();
+    let step = ["train", "grpo.toml", "train.max_steps=1"];
+    let played = |run: &str| {
+        let journal = Journal::open_to_read(&scratch.path(run).join("run.db")).unwrap();
+        let stored = journal.episodes(1, EpisodeKind::Train).unwrap().into_iter();
+        let with_length =
+            |stored: StoredEpisode| (stored.episode.traces[0].branches().pop().unwrap().ids.len(), stored);
+        stored.map(with_length).collect::<Vec<_>>()
+    };
+    scratch.burnish(&[&step[..], &["run.dir=all"]].concat()).succeeds();
+    let mut lengths: Vec<usize> = played("all").iter().map(|(length, _)| *length).collect();
+    lengths.sort_unstable();
+    let longest = lengths[lengths.len() / 2];
+    assert!(lengths[lengths.len() - 1] > longest, "{lengths:?}");
+
     std::fs::create_dir(scratch.path("small")).unwrap();
     for entry in std::fs::read_dir(scratch.path("rm/checkpoints/step_30")).unwrap() {
         let path = entry.unwrap().path();
@@ -159,23 +173,19 @@ fn what_it_can_not_read_is_unscored_with_the_reason() {
         }
     }
     let mut config: Value = serde_json::from_slice(&scratch.read("small/config.json")).unwrap();
-    config["max_position_embeddings"] = 24.into();
+    config["max_position_embeddings"] = longest.into();
     scratch.write("small/config.json", config.to_string());
-    scratch.burnish(&["train", "grpo.toml", "train.max_steps=1", "reward.model.path=small"]).succeeds();
-    let journal = Journal::open_to_read(&scratch.path("run/run.db")).unwrap();
-    let mut lengths = (0, 0);
-    for stored in journal.episodes(1, EpisodeKind::Train).unwrap() {
-        let tokens = stored.episode.traces[0].branches().pop().unwrap().ids.len();
+    scratch.burnish(&[&step[..], &["reward.model.path=small"]].concat()).succeeds();
+    let reason_is = format!("the reward model reads at most {longest}");
+    for (length, stored) in played("run") {
         match &stored.episode.verdict.validity {
-            Validity::Scored => lengths.0 = lengths.0.max(tokens),
+            Validity::Scored => assert!(length <= longest && stored.reward.is_some(), "{length}"),
             Validity::Unscored { reason } => {
-                assert!(reason.contains("the reward model reads at most 24"), "{reason}");
-                assert!(stored.reward.is_none() && tokens > 24, "{tokens}");
-                lengths.1 += 1;
+                assert!(reason.contains(&reason_is), "{reason}");
+                assert!(length > longest && stored.reward.is_none(), "{length}");
             }
         }
     }
-    assert!(lengths.0 <= 24 && lengths.1 > 0, "{lengths:?}");
 }
 
 #[test]
