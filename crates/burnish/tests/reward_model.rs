@@ -151,6 +151,9 @@ fn transformers_gives_the_same_numbers() {
 #[test]
 fn what_it_can_not_read_is_unscored_with_the_reason() {
     let scratch = scratch();
+    // Of many lengths, since an untrained policy's answers are all cut off.
+    let prompts = (0..48).map(|at| json!({"prompt": format!("move {at}{}", " and on".repeat(at % 6))}));
+    scratch.write("prompts.jsonl", lines(prompts));
     let step = ["train", "grpo.toml", "train.max_steps=1"];
     let played = |run: &str| {
         let journal = Journal::open_to_read(&scratch.path(run).join("run.db")).unwrap();
