@@ -2,7 +2,7 @@
 //!
 //! [`generate`] answers a batch of [`Request`]s. Its operations are those of the trainer (`burnish-tensor`), so that
 //! the trainer recomputes exactly the log-probability that was recorded when a token was sampled. [`LocalPolicy`] puts
-//! a model and its chat format behind [`burnish_core::Policy`]; [`endpoint`] asks a server instead.
+//! a model and its chat format behind [`burnish_core::Policy`].
 //!
 //! The choice of a token depends only on the logits, the request's own tokens and sampling parameters, and
 //! `rng::uniform(request.seed, position)`. It does not depend on the other requests in the batch, the memory of the
@@ -12,7 +12,6 @@ mod answer;
 mod cache;
 mod choose;
 mod control;
-pub mod endpoint;
 mod error;
 mod filters;
 mod generate;

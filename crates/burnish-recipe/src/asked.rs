@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use burnish_engine::endpoint::EndpointConfig;
+use burnish_remote::endpoint::EndpointConfig;
 
 /// Checks that exactly one of `path` and `endpoint` is given, and is well formed.
 ///

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use burnish_engine::endpoint::EndpointConfig;
+use burnish_remote::endpoint::EndpointConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::asked;

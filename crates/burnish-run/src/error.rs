@@ -47,7 +47,7 @@ pub enum RunError {
     Data(#[from] burnish_data::DataError),
     /// A server did not answer.
     #[error(transparent)]
-    Endpoint(#[from] burnish_engine::endpoint::EndpointError),
+    Endpoint(#[from] burnish_http::HttpError),
     /// A setting of the loss or the advantage is wrong.
     #[error(transparent)]
     Setting(#[from] burnish_rl::SettingError),

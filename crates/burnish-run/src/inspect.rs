@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use burnish_core::{Episode, Task};
-use burnish_engine::endpoint::EndpointConfig;
 use burnish_env::Generator;
 use burnish_env::rollout::{RolloutSpec, SeedPlace, Spawn};
 use burnish_model::Loading;
+use burnish_remote::endpoint::EndpointConfig;
 use burnish_tensor::Device;
 use burnish_train::checkpoint::{self, Checkpoint, Extent};
 use serde_json::Value;

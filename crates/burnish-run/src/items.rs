@@ -11,8 +11,8 @@ use std::time::Instant;
 use burnish_core::{
     Ending, Episode, Message, Node, Policy, Record, Sampled, Source, StopReason, Task, TaskId, Trace, Verdict,
 };
-use burnish_engine::endpoint::EndpointPolicy;
 use burnish_eval::{Measure, Summary, is_cut_short, is_success};
+use burnish_remote::endpoint::EndpointPolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ use crate::watch::{Event, Stop, Watch};
 use burnish_recipe::Recipe;
 use burnish_rundir::files::file_digest;
 
-pub use burnish_engine::endpoint::EndpointConfig;
+pub use burnish_remote::endpoint::EndpointConfig;
 
 /// Size of a chunk in batches: the end of a chunk waits for its last answers.
 const BATCHES: usize = 4;

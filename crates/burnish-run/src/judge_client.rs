@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use burnish_core::{Message, Policy, PolicyError, Sampling, Trace, Turn, TurnOutput, answer_all};
 use burnish_engine::Limits;
-use burnish_engine::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_model::{Loading, Trains};
+use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
 
 use crate::RunError;

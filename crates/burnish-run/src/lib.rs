@@ -31,7 +31,7 @@ mod summary;
 mod tasks;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../burnish-engine/src/endpoint/test_server.rs"]
+#[path = "../../burnish-remote/src/endpoint/test_server.rs"]
 mod test_server;
 pub mod train;
 mod unread;

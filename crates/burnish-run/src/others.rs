@@ -3,9 +3,9 @@
 
 use burnish_core::{Episode, Policy};
 use burnish_engine::Limits;
-use burnish_engine::endpoint::EndpointPolicy;
 use burnish_env::rollout::{self, Partners, RolloutSpec};
 use burnish_model::{Loading, Tokenizer, Trains};
+use burnish_remote::endpoint::EndpointPolicy;
 use burnish_tensor::{Device, Precision};
 
 use crate::RunError;

@@ -6,7 +6,7 @@ mod keep;
 use std::path::PathBuf;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_engine::endpoint::EndpointConfig;
+use burnish_remote::endpoint::EndpointConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::asked;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use burnish_core::{Abilities, Grammar, Piece, Sampling, Streaming};
-use burnish_engine::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_engine::{GrammarError, Limits, LocalPolicy, check_grammar};
+use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
 
 use super::sampling::{SamplingOptions, of_model};

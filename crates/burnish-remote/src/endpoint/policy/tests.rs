@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
+
 use burnish_core::{Piece, Trace, answer_all};
 
 use super::*;
@@ -98,8 +100,8 @@ fn a_turn_that_is_given_up_does_not_come_back() {
     assert!(policy.wait().is_empty() && !policy.cancel(ids[0]) && !policy.cancel(ids[1]));
 }
 
-fn status(status: u16, said: &str) -> EndpointError {
-    EndpointError::Status { url: "u".into(), status, tries: 1, said: said.into() }
+fn status(status: u16, said: &str) -> HttpError {
+    HttpError::Status { call: "u".into(), status, tries: 1, said: said.into() }
 }
 
 #[test]

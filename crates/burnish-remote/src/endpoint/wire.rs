@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use burnish_core::{FunctionCall, Message, Role, ToolCall, ToolSpec};
+use burnish_http::shortened;
 use burnish_model::read_arguments;
 use serde_json::{Map, Value, json};
 
-use super::{ChatAnswer, shortened};
+use super::ChatAnswer;
 
 fn role(role: Role) -> &'static str {
     match role {
