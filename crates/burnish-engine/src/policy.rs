@@ -3,11 +3,8 @@ mod streaming;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use burnish_core::{
-    Abilities, Answered, Grammar, Message, Piece, Policy, PolicyError, Sampled, Sampling, StopReason,
-    ToolSpec, Trace, Turn, TurnId, TurnOutput,
-};
-use burnish_model::{AnswerTo, Chat, ChatError, Model, Recorded};
+use burnish_core::{Abilities, Answered, Grammar, Policy, PolicyError, Sampling, Trace, Turn, TurnId};
+use burnish_model::{Chat, Model, Said};
 
 use crate::control::Control;
 use crate::grammar::{GrammarError, Grammars, Held};
@@ -38,14 +35,9 @@ pub struct LocalPolicy {
 /// A turn under way.
 struct Asked {
     id: TurnId,
-    /// The trace as it was submitted; returned if the turn fails.
-    before: Trace,
-    /// The trace with the prompt at its head.
+    turn: Turn,
+    /// Its trace with the prompt at its head.
     trace: Trace,
-    messages: Arc<Vec<Message>>,
-    tools: Arc<Vec<ToolSpec>>,
-    prefix: Vec<Piece>,
-    sampling: Arc<Sampling>,
     /// Made when somebody first reads the answer under way.
     reader: Option<Reader>,
 }
@@ -115,58 +107,26 @@ impl LocalPolicy {
 
     /// The trace with the turn's prompt at its head, and the request for the answer.
     fn read(&self, turn: &Turn) -> Result<(Trace, Request), PolicyError> {
-        turn.sampling.check()?;
-        let mut trace = turn.trace.clone();
-        let rendered = |error: ChatError| PolicyError::Render(error.to_string());
-        let mut prompt = self.chat.extend(&mut trace, &turn.messages, &turn.tools).map_err(rendered)?;
-        if !turn.prefix.is_empty() {
-            self.chat.begin_answer(&mut trace, &turn.prefix).map_err(rendered)?;
-            prompt = trace.head_ids();
-        }
         let tokens_max = self.limits.context_tokens_max(&self.model).saturating_sub(1);
-        if prompt.len() > tokens_max {
-            return Err(PolicyError::PromptTooLong { tokens: prompt.len(), tokens_max });
-        }
+        let (trace, prompt) = self.chat.pose(turn, tokens_max)?;
         let sampling = Sampling::clone(&turn.sampling);
         let end_ids = Arc::clone(&self.end_ids);
         Ok((trace, Request { prompt, sampling, seed: turn.seed, end_ids }))
     }
 
     fn finish(&self, asked: Asked, answer: Result<Generated, EngineError>) -> Answered {
-        let Asked { id, before, mut trace, messages, tools, prefix, sampling, reader: _ } = asked;
+        let Asked { id, turn, mut trace, reader: _ } = asked;
         let answer = answer.map_err(|error| PolicyError::Failed(error.to_string()));
-        let to = AnswerTo { messages: &messages, tools: &tools, begun: &prefix };
-        match answer.and_then(|answer| self.record(&mut trace, answer, &to, &sampling)) {
+        let recorded = answer.and_then(|answer| {
+            let Generated { ids, model_logprobs, sampled_logprobs, stop, text, details } = answer;
+            let policy_version = self.version;
+            let said = Said { ids, model_logprobs, sampled_logprobs, stop, text, details, policy_version };
+            self.chat.take_answer(&mut trace, &turn, said)
+        });
+        match recorded {
             Ok(output) => Answered { id, trace, result: Ok(output) },
-            Err(error) => Answered { id, trace: before, result: Err(error) },
+            Err(error) => Answered { id, trace: turn.trace, result: Err(error) },
         }
-    }
-
-    /// Appends the answer to the trace.
-    fn record(
-        &self,
-        trace: &mut Trace,
-        answer: Generated,
-        to: &AnswerTo<'_>,
-        sampling: &Sampling,
-    ) -> Result<TurnOutput, PolicyError> {
-        let Generated { ids, model_logprobs, sampled_logprobs, stop, text, details } = answer;
-        let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
-        let policy_version = self.version;
-        let sampled = Sampled { model_logprobs, sampled_logprobs, policy_version, temperature, stop };
-        let failed = |error: ChatError| PolicyError::Failed(error.to_string());
-        let content = match (text, ids.as_slice()) {
-            (Some(text), _) => Some(text),
-            (None, [said @ .., end])
-                if stop == StopReason::EndToken && !sampling.include_stop && !self.end_ids.contains(end) =>
-            {
-                Some(self.chat.tokenizer.decode(said, false).map_err(failed)?)
-            }
-            _ => None,
-        };
-        let recorded = self.chat.record_answer(trace, ids, content, sampled, to);
-        let Recorded { message, malformed } = recorded.map_err(failed)?;
-        Ok(TurnOutput { message, malformed, stop, logprobs: details })
     }
 
     /// Does one piece of the sampler's work.
@@ -205,9 +165,7 @@ impl Policy for LocalPolicy {
         self.submitted += 1;
         match self.begin(&turn) {
             Ok((request, trace)) => {
-                let Turn { trace: before, messages, tools, prefix, sampling, .. } = turn;
-                let asked = Asked { id, before, trace, messages, tools, prefix, sampling, reader: None };
-                self.asked.insert(request, asked);
+                self.asked.insert(request, Asked { id, turn, trace, reader: None });
             }
             Err(error) => self.over.push(Answered { id, trace: turn.trace, result: Err(error) }),
         }

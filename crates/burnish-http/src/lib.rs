@@ -16,7 +16,7 @@ mod server;
 
 pub use error::{HttpError, shortened};
 pub use incoming::Incoming;
-pub use runtime::{Task, block_on, sleep, spawn, timeout};
+pub use runtime::{Task, block_on, run_all, sleep, spawn, timeout};
 pub use server::{Call, Patience, Server, key_from};
 #[cfg(test)]
 mod tests;

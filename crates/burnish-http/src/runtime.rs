@@ -54,6 +54,24 @@ pub fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
     Ok(runtime()?.block_on(work))
 }
 
+/// Does all of these at the same time, and waits for them. Not to be called from within a [`spawn`]ed future.
+///
+/// # Errors
+/// If the system gives no thread for it.
+pub fn run_all<T: Send + 'static>(
+    works: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> io::Result<Vec<T>> {
+    let runtime = runtime()?;
+    let tasks: Vec<JoinHandle<T>> = works.into_iter().map(|work| runtime.spawn(work)).collect();
+    runtime.block_on(async {
+        let mut results = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            results.push(task.await.map_err(io::Error::other)?);
+        }
+        Ok(results)
+    })
+}
+
 /// Waits.
 pub async fn sleep(time: Duration) {
     tokio::time::sleep(time).await;

@@ -26,6 +26,7 @@ mod rope;
 mod shards;
 mod template;
 mod tokenizer;
+mod turn;
 mod weights;
 
 use std::path::Path;
@@ -41,6 +42,7 @@ pub use model::{Loading, Model, Trains};
 pub use rope::RopeScaling;
 pub use template::{CHATML, ChatTemplate, Rendered};
 pub use tokenizer::{Encoded, Tokenizer};
+pub use turn::Said;
 
 /// Reads a whole model directory, to train every parameter in f32.
 ///

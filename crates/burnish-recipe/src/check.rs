@@ -23,12 +23,13 @@ use crate::supply::{SUPPLIES, Table};
 
 use super::{
     Method, REWARD_MODEL, Recipe, RecipeError, Source, TeacherContext, TeacherSection, Use, bounds, empty,
-    evaluations,
+    engine, evaluations,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
 pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
     let ranges = Ranges { source };
+    engine::correct(recipe, source);
     Device::check_name(&recipe.device)
         .map_err(|error| source.error("device", format!("can't be used: {error}")))?;
     let Recipe { train, rollout, optimizer, eval, checkpoint, .. } = &*recipe;
@@ -40,6 +41,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
         }
     }
     bounds::check(recipe, source)?;
+    engine::check(recipe, source)?;
     ranges.at_least_one("train.unscored_steps_max", train.unscored_steps_max as usize)?;
     check_length(recipe, &ranges)?;
     ranges.at_least_one("train.epochs", train.epochs)?;

@@ -12,6 +12,7 @@ mod critic;
 mod data;
 mod difference;
 mod dynamic_sampling;
+mod engine;
 mod evaluations;
 mod foreign;
 mod judge;
@@ -36,6 +37,7 @@ mod words;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use burnish_remote::engine::EngineConfig;
 use burnish_rl::LossConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::gate::GateConfig;
@@ -115,6 +117,9 @@ pub struct Recipe {
     /// How episodes are sampled (GRPO).
     #[serde(default)]
     pub rollout: RolloutSection,
+    /// What samples, if not this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineConfig>,
     /// Which tasks are played (GRPO).
     #[serde(default)]
     pub selection: SelectionConfig,
@@ -324,6 +329,7 @@ impl Recipe {
     /// the run is too short.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = too_short::warnings(self);
+        warnings.extend(engine::note(self));
         if self.train.method == Method::Grpo {
             let broken = rules::broken(self.setup(&self.loss, &self.advantage));
             warnings
@@ -337,7 +343,8 @@ impl Recipe {
         let rollout = &self.rollout;
         let (policy_lag, drops_ties) = (rollout.policy_lag, rollout.dynamic_sampling.is_on());
         let alters_sampling = rollout.sampling().check_on_policy().is_err();
-        Setup { policy_lag, drops_ties, alters_sampling, ..Setup::on_policy(loss, advantage) }
+        let has_engine = self.engine.is_some();
+        Setup { policy_lag, drops_ties, alters_sampling, has_engine, ..Setup::on_policy(loss, advantage) }
     }
 
     /// The recipe as TOML, complete with defaults, as a run directory stores it.

@@ -22,12 +22,14 @@ pub struct Setup<'a> {
     pub drops_ties: bool,
     /// Do penalties or the like change the distribution that tokens are drawn from?
     pub alters_sampling: bool,
+    /// Does an engine sample, which rounds differently from the trainer?
+    pub has_engine: bool,
 }
 
 impl<'a> Setup<'a> {
     /// On policy, with tokens drawn from the policy itself and no group dropped.
     pub fn on_policy(loss: &'a LossConfig, advantage: &'a AdvantageConfig) -> Self {
-        Setup { loss, advantage, policy_lag: 0, drops_ties: false, alters_sampling: false }
+        Setup { loss, advantage, policy_lag: 0, drops_ties: false, alters_sampling: false, has_engine: false }
     }
 }
 
@@ -218,11 +220,13 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "proximal-on-policy",
         key: "loss.correction.proximal",
-        reason: "must be \"sampling\" without `rollout.policy_lag`: the weights that an update starts from are those that \
+        reason: "must be \"sampling\" without `rollout.policy_lag` and `[engine]`: the weights that an update starts from are those that \
                  sampled, and anything else gives the same, apart from rounding",
         nearest: "leave out `loss.correction.proximal`",
         is_broken: |setup| {
-            setup.policy_lag == 0 && setup.loss.correction.proximal != ProximalSource::Sampling
+            setup.policy_lag == 0
+                && !setup.has_engine
+                && setup.loss.correction.proximal != ProximalSource::Sampling
         },
     },
     Rule {
@@ -239,7 +243,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "correction-without-proximal",
         key: "loss.correction.proximal",
-        reason: "must not be \"sampling\" with `rollout.policy_lag` and weights or rejections, unless \
+        reason: "must not be \"sampling\" with `rollout.policy_lag` or `[engine]`, and weights or rejections, unless \
                  `loss.correction.behavior = \"sampled\"`: they compare the proximal policy with the one that sampled, which \
                  would be the same",
         nearest: "set `loss.correction.proximal = \"recompute\"`, or `loss.correction.bypass = true`",
@@ -249,7 +253,7 @@ pub const RULES: &[Rule] = &[
             let is_same = !correction.bypass
                 && correction.proximal == ProximalSource::Sampling
                 && correction.behavior == BehaviorSource::Model;
-            setup.policy_lag > 0 && compares && is_same
+            (setup.policy_lag > 0 || setup.has_engine) && compares && is_same
         },
     },
     Rule {

@@ -48,6 +48,9 @@ pub enum RunError {
     /// A server did not answer.
     #[error(transparent)]
     Endpoint(#[from] burnish_http::HttpError),
+    /// An engine can't be used.
+    #[error(transparent)]
+    Engine(#[from] burnish_remote::engine::EngineError),
     /// A setting of the loss or the advantage is wrong.
     #[error(transparent)]
     Setting(#[from] burnish_rl::SettingError),

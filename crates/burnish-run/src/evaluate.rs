@@ -42,8 +42,8 @@ pub(crate) fn evaluate(
     version: u64,
     set: &EvalSet,
 ) -> Result<Evaluation, RunError> {
-    let mut local = policy.sampler(version, recipe.rollout.limits());
-    let episodes = play(recipe, &mut local, set, 0..set.tasks.len())?;
+    let mut sampler = policy.sampler_of_run(version, recipe.rollout.limits())?;
+    let episodes = play(recipe, sampler.policy(), set, 0..set.tasks.len())?;
     let summary = Summary::of(&set.tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
     Ok(Evaluation { episodes, summary })
 }

@@ -3,12 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use burnish_core::Policy;
 use burnish_core::rng::{Address, Purpose};
-use burnish_engine::{Limits, LocalPolicy};
+use burnish_engine::{Limits, LocalPolicy, Stats};
 use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelError, ModelShape, Tokenizer};
 
+use burnish_remote::engine::EnginePolicy;
 use burnish_tensor::{Device, Precision};
 
+use crate::engine::Engine;
 use crate::{RunError, model_path};
 
 /// A model with its tokenizer and chat template.
@@ -17,6 +20,52 @@ pub struct LoadedPolicy {
     pub model: Arc<Model>,
     /// Tokenizer, template and end tokens.
     pub chat: Arc<Chat>,
+    /// What samples in place of this process, if the recipe names an engine.
+    pub(crate) engine: Option<Arc<Engine>>,
+}
+
+/// Whoever samples from weights.
+pub(crate) enum Sampler {
+    /// This process.
+    Local(Box<LocalPolicy>),
+    /// An engine.
+    Engine(Box<EnginePolicy>),
+}
+
+impl Sampler {
+    /// The policy itself.
+    pub(crate) fn policy(&mut self) -> &mut dyn Policy {
+        match self {
+            Sampler::Local(policy) => &mut **policy,
+            Sampler::Engine(policy) => &mut **policy,
+        }
+    }
+
+    /// Statistics of what was sampled in this process.
+    pub(crate) fn stats(&self) -> Stats {
+        match self {
+            Sampler::Local(policy) => policy.stats(),
+            Sampler::Engine(_) => Stats::default(),
+        }
+    }
+}
+
+/// Whoever samples from `model`, whose weights have had `version` updates: the engine, if there is one, or this
+/// process. Drop it when sampling is done, together with its packed weights and its cache, because the training passes
+/// need the room.
+///
+/// # Errors
+/// If an engine can't be given the weights.
+pub(crate) fn sampler(
+    (model, chat): (&Arc<Model>, &Arc<Chat>),
+    engine: Option<&Engine>,
+    version: u64,
+    limits: Limits,
+) -> Result<Sampler, RunError> {
+    Ok(match engine {
+        Some(engine) => Sampler::Engine(Box::new(engine.policy(model, chat, version)?)),
+        None => Sampler::Local(Box::new(LocalPolicy::new(model, chat, version).with_limits(limits))),
+    })
 }
 
 impl LoadedPolicy {
@@ -87,7 +136,7 @@ impl LoadedPolicy {
     ) -> Result<Self, RunError> {
         let dir = model_path::locate(dir)?.dir;
         let (model, chat) = burnish_model::load_policy_over(&dir, start, template, loading)?;
-        Ok(LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) })
+        Ok(LoadedPolicy::of(model, chat))
     }
 
     /// The reward model in `dir`, or one that begins with the weights of the policy there.
@@ -103,7 +152,7 @@ impl LoadedPolicy {
         let dir = model_path::locate(dir)?.dir;
         let (model, chat) = burnish_model::load_model_over(&dir, start, template, loading)?;
         let model = if model.is_value_model() { model } else { model.to_value_model()? };
-        Ok(LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) })
+        Ok(LoadedPolicy::of(model, chat))
     }
 
     /// The model in `dir` whose head gives one number; `None` if it has another head. No chat template is needed.
@@ -115,7 +164,7 @@ impl LoadedPolicy {
         let (model, chat) =
             burnish_model::load_model_over(&dir, None, Some(ChatTemplate::plain()?), loading)?;
         let is_value_model = model.is_value_model();
-        Ok(is_value_model.then(|| LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) }))
+        Ok(is_value_model.then(|| LoadedPolicy::of(model, chat)))
     }
 
     /// Creates a new policy with the ChatML template and a tokenizer trained on `texts`. `run_seed` decides its
@@ -131,7 +180,11 @@ impl LoadedPolicy {
             .map_err(|error| RunError::Refused(format!("policy.new makes no model: {error}")))?;
         let mut model = Model::init(config, Address::new(run_seed, Purpose::Init).seed());
         model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
-        Ok(LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) })
+        Ok(LoadedPolicy::of(model, chat))
+    }
+
+    fn of(model: Model, chat: Chat) -> Self {
+        LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat), engine: None }
     }
 
     /// The same policy on `device`.
@@ -164,7 +217,15 @@ impl LoadedPolicy {
         Arc::make_mut(&mut self.model)
     }
 
-    /// A sampler with these weights, which have had `version` updates.
+    /// Whoever samples with these weights, which have had `version` updates.
+    ///
+    /// # Errors
+    /// If an engine can't be given the weights.
+    pub(crate) fn sampler_of_run(&self, version: u64, limits: Limits) -> Result<Sampler, RunError> {
+        sampler((&self.model, &self.chat), self.engine.as_deref(), version, limits)
+    }
+
+    /// A sampler in this process with these weights, which have had `version` updates.
     pub fn sampler(&self, version: u64, limits: Limits) -> LocalPolicy {
         LocalPolicy::new(&self.model, &self.chat, version).with_limits(limits)
     }

@@ -19,6 +19,7 @@ use burnish_train::schedule::{Schedule, Warmup};
 
 use crate::RunError;
 use crate::decontaminate;
+use crate::engine::Engine;
 use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
 use crate::offline::{Corpus, OfflineLoop};
 use crate::online::{OnlineLoop, PlayedMember};
@@ -115,7 +116,9 @@ enum Loop {
 
 impl Run {
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
-        let Parts { tasks, policy, trainer, work, step, tokens, started, overlap, unscored, best } = parts;
+        let Parts { tasks, mut policy, trainer, work, step, tokens, started, overlap, unscored, best } =
+            parts;
+        policy.engine = Engine::of_recipe(&recipe, dir.path())?;
         Ok(Run {
             reports: Reports::new(Session::new(step, policy.model.params.device())),
             schedule: schedule(&recipe),
@@ -230,7 +233,8 @@ impl Run {
                 if let Some(note) = self.unscored.see(step + 1, &judged) {
                     watch.event(Event::Note(note));
                 }
-                if let Some(note) = done.note {
+                let notes = self.policy.engine.as_ref().map(|engine| engine.take_notes());
+                for note in notes.into_iter().flatten().chain(done.note) {
                     watch.event(Event::Note(format!("step {}: {note}", step + 1)));
                 }
                 done.metrics

@@ -20,9 +20,13 @@ pub(super) struct Reader {
 
 impl Reader {
     fn new(chat: &Chat, asked: &Asked) -> Self {
-        let begun: Vec<u32> = asked.prefix.iter().flat_map(|piece| &piece.ids).copied().collect();
+        let begun: Vec<u32> = asked.turn.prefix.iter().flat_map(|piece| &piece.ids).copied().collect();
         let detokenizer = Detokenizer::after(Arc::clone(&chat.tokenizer), begun);
-        Reader { detokenizer, read: 0, in_thoughts: chat.begins_in_thoughts(&asked.trace, &asked.prefix) }
+        Reader {
+            detokenizer,
+            read: 0,
+            in_thoughts: chat.begins_in_thoughts(&asked.trace, &asked.turn.prefix),
+        }
     }
 }
 
@@ -46,7 +50,7 @@ impl Streaming for LocalPolicy {
             reader.detokenizer.push(*id).ok()?;
             reader.read += 1;
         }
-        let text = before_stop(&reader.detokenizer.text, &asked.sampling.stop);
+        let text = before_stop(&reader.detokenizer.text, &asked.turn.sampling.stop);
         Some(Partial { thoughts: "", text, in_thoughts: reader.in_thoughts })
     }
 

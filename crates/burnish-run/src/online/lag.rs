@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use burnish_engine::{Limits, LocalPolicy};
+use burnish_engine::Limits;
 use burnish_model::{Chat, Model};
 use burnish_train::checkpoint::{self, BoxError, Checkpoint};
 use serde_json::{Value, json};
 
 use super::part;
 use crate::RunError;
-use crate::policy::LoadedPolicy;
+use crate::engine::Engine;
+use crate::policy::{LoadedPolicy, Sampler, sampler};
 use burnish_recipe::Recipe;
 
 /// The folder of a checkpoint that holds them.
@@ -30,20 +31,23 @@ struct Snapshot {
     version: u64,
 }
 
-/// The weights that sample in a step: the trained ones, or those of some steps ago.
-pub(super) struct Sampler {
+/// The behavior policy, which samples in a step: the trained weights, or those of some steps ago.
+pub(super) struct Behavior {
     pub(super) model: Arc<Model>,
     pub(super) chat: Arc<Chat>,
+    engine: Option<Arc<Engine>>,
     /// Updates that its weights have had.
     version: u64,
     limits: Limits,
 }
 
-impl Sampler {
-    /// The sampler. Drop it when sampling is done, together with its packed weights and its cache, because the
-    /// training passes need the room.
-    pub(super) fn policy(&self) -> LocalPolicy {
-        LocalPolicy::new(&self.model, &self.chat, self.version).with_limits(self.limits.clone())
+impl Behavior {
+    /// Whoever samples from them ([`sampler`]).
+    ///
+    /// # Errors
+    /// If an engine can't be given them.
+    pub(super) fn sampler(&self) -> Result<Sampler, RunError> {
+        sampler((&self.model, &self.chat), self.engine.as_deref(), self.version, self.limits.clone())
     }
 }
 
@@ -69,16 +73,16 @@ impl Lag {
         Ok(earlier)
     }
 
-    /// The sampler of a step that starts with the weights of `policy`, which have had `version` updates. It has the
+    /// The behavior policy of a step that starts with the weights of `policy`, which have had `version` updates. It has the
     /// weights of some steps ago; in the first steps, those at the start of the run; without a lag, the present ones.
     /// The present weights are kept for later steps.
-    pub(super) fn sampler(&mut self, recipe: &Recipe, policy: &LoadedPolicy, version: u64) -> Sampler {
+    pub(super) fn behavior(&mut self, recipe: &Recipe, policy: &LoadedPolicy, version: u64) -> Behavior {
         let (chat, limits) = (Arc::clone(&policy.chat), recipe.rollout.limits());
         let (model, version) = match self.earlier(&policy.model, version) {
             Some(earlier) => (Arc::clone(&earlier.model), earlier.version),
             None => (Arc::clone(&policy.model), version),
         };
-        Sampler { model, chat, version, limits }
+        Behavior { model, chat, engine: policy.engine.clone(), version, limits }
     }
 
     fn earlier(&mut self, policy: &Model, version: u64) -> Option<Arc<Snapshot>> {

@@ -162,13 +162,13 @@ impl OnlineLoop {
         step: u64,
     ) -> Result<Stepped, RunError> {
         // 1. Select tasks, and sample what the plan requests for each.
-        let sampler = self.lag.sampler(recipe, policy, trainer.updates());
-        let mut local = sampler.policy();
-        let (plan, tokenizer) = (&*self.plan, &sampler.chat.tokenizer);
-        let mut groups =
-            Groups::sample(recipe, tasks, &mut self.selection, plan, &mut local, tokenizer, step)?;
-        let mut metrics = sampling_metrics(&local.stats());
-        drop(local);
+        let behavior = self.lag.behavior(recipe, policy, trainer.updates());
+        let mut sampler = behavior.sampler()?;
+        let (plan, tokenizer) = (&*self.plan, &behavior.chat.tokenizer);
+        let selection = &mut self.selection;
+        let mut groups = Groups::sample(recipe, tasks, selection, plan, sampler.policy(), tokenizer, step)?;
+        let mut metrics = sampling_metrics(&sampler.stats());
+        drop(sampler);
         // 2. Turn verdicts into rewards.
         groups.reward(recipe);
         shuffle(recipe, &mut groups, step);
@@ -178,12 +178,12 @@ impl OnlineLoop {
         groups.make_samples();
         metrics.extend(groups.find_proximal(recipe, &policy.model, trainer.updates())?);
         let objective = self.coefficients.objective(&recipe.loss)?;
-        let of_step = supply::Step { recipe, tasks, number: step, policy, sampler: &sampler };
+        let of_step = supply::Step { recipe, tasks, number: step, policy, behavior: &behavior };
         let needs = coefficients::needs(&recipe.loss, &*objective);
         add(&mut metrics, self.supply.supply(&needs, of_step, &mut groups)?);
         metrics.extend(self.coefficients.weigh_kl(&recipe.loss, &needs, &mut groups));
         add(&mut metrics, self.supply.supply(&self.needs_of_members(), of_step, &mut groups)?);
-        drop(sampler);
+        drop(behavior);
         // 4. Give credit; providers and the plan learn from it too.
         let compared = EstimatorInput::of(&groups);
         credit::credit(recipe, &*self.estimator, &mut groups, &compared)?;

@@ -30,11 +30,11 @@ impl Provider for Continued {
     /// Cuts every member that earned a reward, and lets the policy continue from each cut, with the ids that it
     /// sampled before. All continuations are sampled together.
     fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
-        let Step { recipe, tasks, sampler, .. } = step;
+        let Step { recipe, tasks, behavior, .. } = step;
         let Some(ask) = needs.iter().find_map(|need| Continuations::deserialize(&need.settings).ok()) else {
             return Err(RunError::Refused("advantage.estimator: does not say where answers are cut".into()));
         };
-        let (rollout, tokenizer) = (&recipe.rollout, &sampler.chat.tokenizer);
+        let (rollout, tokenizer) = (&recipe.rollout, &behavior.chat.tokenizer);
         let (mut spawns, mut cuts): (Vec<Spawn<'_>>, Vec<Cut>) = (Vec::new(), Vec::new());
         let policy: Arc<str> = POLICY.into();
         for cut in 1.. {
@@ -77,7 +77,7 @@ impl Provider for Continued {
             turns_max: 1,
             overlong: rollout.overlong,
         };
-        let answers = tasks.others.play(&mut sampler.policy(), &spec)?;
+        let answers = tasks.others.play(behavior.sampler()?.policy(), &spec)?;
         let tokens = sampled_there(&answers, &spawns);
         drop(spawns);
         for member in groups.kept_mut().flat_map(|group| &mut group.members) {

@@ -17,7 +17,7 @@ struct Greedy;
 
 impl Provider for Greedy {
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
-        let Step { recipe, tasks, .. } = step;
+        let Step { recipe, tasks, behavior, .. } = step;
         let rollout = &recipe.rollout;
         let sampling = Sampling { temperature: 0.0, ..rollout.sampling() };
         let own: Vec<Task> = groups.kept().map(|group| group.task.clone()).collect();
@@ -31,7 +31,7 @@ impl Provider for Greedy {
             turns_max: rollout.turns_max,
             overlong: rollout.overlong,
         };
-        let mut episodes = tasks.others.play(&mut step.sampler.policy(), &spec)?;
+        let mut episodes = tasks.others.play(behavior.sampler()?.policy(), &spec)?;
         let (mut sum, mut scored) = (0.0, 0_usize);
         for (group, episode) in groups.kept_mut().zip(&mut episodes) {
             if recipe.reward.overlong_buffer.is_on() {

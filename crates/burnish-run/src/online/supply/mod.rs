@@ -24,7 +24,7 @@ use burnish_train::schedule::Schedule;
 use serde_json::Value;
 
 use super::groups::Groups;
-use super::lag::Sampler;
+use super::lag::Behavior;
 use crate::RunError;
 use crate::policy::LoadedPolicy;
 use crate::tasks::Tasks;
@@ -91,7 +91,7 @@ pub(super) struct Step<'a> {
     pub(super) number: u64,
     pub(super) policy: &'a LoadedPolicy,
     /// The weights that sampled.
-    pub(super) sampler: &'a Sampler,
+    pub(super) behavior: &'a Behavior,
 }
 
 /// Everything that providers are built from.

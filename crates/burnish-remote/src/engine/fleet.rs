@@ -1,0 +1,206 @@
+//! The replicas of a policy.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use burnish_core::PolicyError;
+use burnish_http::run_all;
+
+use super::replica::{Missed, Replica};
+use super::request::{Ask, Completion, Facts, Kind};
+use super::{EngineConfig, EngineError, Proof};
+
+/// How often an answer that was given up, or lost with its replica, is asked for anew.
+const ANEW_MAX: usize = 8;
+
+/// Replicas of one policy. All have the same weights: a replica that has others is not asked.
+#[derive(Debug)]
+pub struct Fleet {
+    config: EngineConfig,
+    replicas: Vec<Arc<Replica>>,
+    facts: Facts,
+    served: Mutex<Option<Served>>,
+    /// Held by whoever gives weights to replicas that were lost.
+    reviving: tokio::sync::Mutex<()>,
+}
+
+/// The weights that the replicas have.
+#[derive(Debug, Clone)]
+struct Served {
+    /// Their directory, as the servers see it.
+    dir: PathBuf,
+    version: u64,
+    proof: Arc<Proof>,
+}
+
+impl Fleet {
+    /// Looks at all replicas. They are not asked for answers before they have been given weights.
+    ///
+    /// # Errors
+    /// If one does not answer or is unfit, or they differ.
+    pub fn connect(config: EngineConfig) -> Result<Arc<Self>, EngineError> {
+        let replicas: Vec<Arc<Replica>> = config
+            .urls
+            .iter()
+            .map(|url| Replica::new(&config, url).map(Arc::new))
+            .collect::<Result<_, _>>()?;
+        let looks = replicas.iter().map(|replica| {
+            let (replica, model) = (Arc::clone(replica), config.model.clone());
+            async move { replica.facts(model.as_deref()).await }
+        });
+        let mut found: Option<Facts> = None;
+        for (replica, facts) in replicas.iter().zip(together(looks)?) {
+            let facts = facts?;
+            if let Some(first) = found.as_ref().filter(|first| **first != facts) {
+                let problem = format!("it differs from {}: {facts:?}, there {first:?}", config.urls[0]);
+                return Err(EngineError::Unfit { url: replica.server.url().to_owned(), problem });
+            }
+            found = Some(facts);
+        }
+        let Some(facts) = found else {
+            let problem = "no replica is named (`engine.urls`)".to_owned();
+            return Err(EngineError::Unfit { url: String::new(), problem });
+        };
+        let (served, reviving) = (Mutex::new(None), tokio::sync::Mutex::new(()));
+        Ok(Arc::new(Fleet { config, replicas, facts, served, reviving }))
+    }
+
+    /// Gives all replicas the weights in `dir`, which have had `version` updates; those that were lost are tried again.
+    /// The directory stays as it is until the next weights are served. Returns what a person should know: which
+    /// replicas are not used, and why.
+    ///
+    /// # Errors
+    /// If no replica can prove that it has them.
+    pub fn serve(&self, dir: &Path, version: u64, proof: Proof) -> Result<Vec<String>, EngineError> {
+        let served = Served { dir: self.as_they_see(dir), version, proof: Arc::new(proof) };
+        *self.served() = Some(served.clone());
+        let works = self.replicas.iter().map(|replica| {
+            let (replica, served, model) = (Arc::clone(replica), served.clone(), self.facts.model.clone());
+            let tolerance = self.config.tolerance;
+            async move { replica.serve(&model, &served.dir, version, &served.proof, tolerance).await }
+        });
+        together(works)?;
+        let problems: Vec<String> = self.replicas.iter().filter_map(|replica| replica.problem()).collect();
+        if problems.len() == self.replicas.len() {
+            return Err(EngineError::NotServed { version, problems });
+        }
+        Ok(problems)
+    }
+
+    /// Number of updates that the weights of the replicas have had; `None` before they were given any.
+    pub fn version(&self) -> Option<u64> {
+        self.served().as_ref().map(|served| served.version)
+    }
+
+    /// Most tokens of prompt and answer together.
+    pub fn context_tokens_max(&self) -> usize {
+        self.facts.context_tokens_max
+    }
+
+    /// Checks that the log-probs of what is sampled at `temperature` will be known.
+    ///
+    /// # Errors
+    /// Says what to do.
+    pub fn check_temperature(&self, temperature: f32) -> Result<(), PolicyError> {
+        if self.facts.kind == Kind::Raw && temperature != 0.0 && temperature != 1.0 {
+            return Err(PolicyError::Unable(
+                "tell the log-probs of what it samples at this temperature, since its servers give those before \
+                 temperature: start them with `--logprobs-mode processed_logprobs`, or sample at temperature 1",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The folder in which new weights are handed over, if the configuration names one.
+    pub fn weights_dir(&self) -> Option<&Path> {
+        self.config.weights_dir.as_deref()
+    }
+
+    fn served(&self) -> MutexGuard<'_, Option<Served>> {
+        // Nothing that holds the lock panics.
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The path of a directory of weights on the servers' machines.
+    fn as_they_see(&self, dir: &Path) -> PathBuf {
+        match (&self.config.weights_dir, &self.config.weights_dir_there) {
+            (Some(here), Some(there)) => {
+                dir.strip_prefix(here).map_or_else(|_| dir.to_owned(), |below| there.join(below))
+            }
+            _ => dir.to_owned(),
+        }
+    }
+
+    /// Asks a replica with these weights; another one if it is lost. Requests with the same `root` go to the same
+    /// replica, whose cache knows their beginning.
+    pub(super) async fn ask(
+        &self,
+        root: u64,
+        version: u64,
+        ask: &Ask<'_>,
+    ) -> Result<Completion, PolicyError> {
+        let mut problem = String::new();
+        for _ in 0..ANEW_MAX {
+            let Some(replica) = self.choose(root, version) else {
+                self.revive(version).await?;
+                continue;
+            };
+            match replica.ask(&self.facts.model, ask).await {
+                Ok(completion) => return Ok(completion),
+                Err(Missed::Fatal(error)) => return Err(error),
+                Err(Missed::Dead(said)) => problem = said,
+                Err(Missed::Aborted) => problem = format!("{} gave it up", replica.server.url()),
+            }
+        }
+        Err(PolicyError::Failed(format!("no answer after it was asked for {ANEW_MAX} times: {problem}")))
+    }
+
+    /// The replica for requests with this root: always the same one, unless it has much more to do than others.
+    fn choose(&self, root: u64, version: u64) -> Option<&Arc<Replica>> {
+        let mut ready: Vec<(u64, &Arc<Replica>)> = (0u64..)
+            .zip(&self.replicas)
+            .filter(|(_, replica)| replica.is_ready(version))
+            .map(|(at, replica)| (burnish_core::rng::bits(root, at), replica))
+            .collect();
+        ready.sort_unstable_by_key(|(score, _)| *score);
+        let all: usize = ready.iter().map(|(_, replica)| replica.load()).sum();
+        // A quarter more than its share, and some, so that few requests never move.
+        let most = (all + ready.len()).div_ceil(ready.len().max(1)) * 5 / 4 + 8;
+        let free = ready.iter().find(|(_, replica)| replica.load() < most);
+        free.or(ready.first()).map(|(_, replica)| *replica)
+    }
+
+    /// Gives the weights to replicas that were lost and are back.
+    ///
+    /// # Errors
+    /// If none can be used.
+    async fn revive(&self, version: u64) -> Result<(), PolicyError> {
+        let _one_at_a_time = self.reviving.lock().await;
+        let served = self.served().clone().filter(|served| served.version == version);
+        let Some(served) = served else {
+            return Err(PolicyError::Failed(format!(
+                "the engines have not the weights after {version} updates"
+            )));
+        };
+        for replica in &self.replicas {
+            if replica.is_ready(version) {
+                return Ok(());
+            }
+            replica
+                .serve(&self.facts.model, &served.dir, version, &served.proof, self.config.tolerance)
+                .await;
+        }
+        if self.replicas.iter().any(|replica| replica.is_ready(version)) {
+            return Ok(());
+        }
+        let problems: Vec<String> = self.replicas.iter().filter_map(|replica| replica.problem()).collect();
+        Err(PolicyError::Failed(format!("no engine can be used: {}", problems.join("; "))))
+    }
+}
+
+/// Does all of these at the same time.
+fn together<T: Send + 'static>(
+    works: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Result<Vec<T>, EngineError> {
+    run_all(works).map_err(|error| EngineError::Unfit { url: String::new(), problem: error.to_string() })
+}

@@ -1,0 +1,176 @@
+//! One server of a fleet.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use burnish_core::PolicyError;
+use burnish_http::{HttpError, Patience, Server, key_from};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::request::{Ask, Completion, End, Facts};
+use super::{EngineConfig, EngineError, EngineKind, Proof, Stage, vllm};
+
+/// A server, and what is known of it.
+#[derive(Debug)]
+pub(super) struct Replica {
+    pub(super) server: Server,
+    kind: EngineKind,
+    update_patience: Patience,
+    places: Semaphore,
+    /// Requests that wait for it or are under way.
+    load: AtomicUsize,
+    state: Mutex<State>,
+}
+
+/// Whether it may be asked.
+#[derive(Debug, Clone)]
+enum State {
+    /// It has proved that it has the weights after so many updates.
+    Ready(u64),
+    /// Why not.
+    Unready(String),
+}
+
+/// How a request to it failed.
+pub(super) enum Missed {
+    /// Any other replica would fail as well.
+    Fatal(PolicyError),
+    /// This one is not to be asked any more.
+    Dead(String),
+    /// It gave the answer up.
+    Aborted,
+}
+
+impl Replica {
+    pub(super) fn new(config: &EngineConfig, url: &str) -> Result<Self, EngineError> {
+        // Both forms are usual; the routes of an update are beside `/v1`.
+        let root = url.trim_end_matches('/');
+        let root = root.strip_suffix("/v1").unwrap_or(root);
+        let key = config.api_key_env.as_ref().map(|variable| key_from(variable, root)).transpose()?;
+        let patience = config.patience();
+        let update = Duration::from_secs_f64(config.update_seconds);
+        Ok(Replica {
+            server: Server::new(root, key.as_deref(), patience)?,
+            kind: config.kind,
+            update_patience: Patience { timeout: update, ..patience },
+            places: Semaphore::new(config.requests_max),
+            load: AtomicUsize::new(0),
+            state: Mutex::new(State::Unready("it was given no weights".into())),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds the lock panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has it these weights?
+    pub(super) fn is_ready(&self, version: u64) -> bool {
+        matches!(&*self.state(), State::Ready(ready) if *ready == version)
+    }
+
+    /// Why it is not asked, with its address.
+    pub(super) fn problem(&self) -> Option<String> {
+        match &*self.state() {
+            State::Ready(_) => None,
+            State::Unready(reason) => Some(format!("{}: {reason}", self.server.url())),
+        }
+    }
+
+    pub(super) fn load(&self) -> usize {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    /// Looks at the server.
+    ///
+    /// # Errors
+    /// If it does not answer, or is unfit.
+    pub(super) async fn facts(&self, model: Option<&str>) -> Result<Facts, EngineError> {
+        let facts = match self.kind {
+            EngineKind::Vllm => vllm::facts(&self.server, model).await?,
+        };
+        facts.map_err(|problem| EngineError::Unfit { url: self.server.url().to_owned(), problem })
+    }
+
+    /// Gives it the weights in `dir`, and lets it prove that it has them. It is ready afterwards, or says why not.
+    pub(super) async fn serve(&self, model: &str, dir: &Path, version: u64, proof: &Proof, tolerance: f64) {
+        *self.state() = State::Unready("it is being given new weights".into());
+        let updated = match self.kind {
+            EngineKind::Vllm => vllm::update(&self.server, dir, version, self.update_patience).await,
+        };
+        let state = match updated {
+            Ok(()) => match self.prove(model, proof, tolerance).await {
+                Ok(()) => State::Ready(version),
+                Err(problem) => State::Unready(format!("{}: {problem}", Stage::Prove)),
+            },
+            Err((stage, problem)) => State::Unready(format!("{stage}: {problem}")),
+        };
+        *self.state() = state;
+    }
+
+    async fn prove(&self, model: &str, proof: &Proof, tolerance: f64) -> Result<(), String> {
+        let theirs = match self.kind {
+            EngineKind::Vllm => vllm::score(&self.server, model, &proof.ids).await,
+        };
+        proof.check(&theirs.map_err(|error| error.to_string())??, tolerance)
+    }
+
+    /// Asks it for an answer, once it has a place.
+    pub(super) async fn ask(&self, model: &str, ask: &Ask<'_>) -> Result<Completion, Missed> {
+        let _load = Load::on(&self.load);
+        // The places are never closed.
+        let _place = self.places.acquire().await;
+        let answer = match self.kind {
+            EngineKind::Vllm => vllm::complete(&self.server, model, ask).await,
+        };
+        let missed = |error: HttpError| self.missed(error, ask);
+        let completion = self.read(&answer.map_err(missed)?).map_err(|problem| {
+            let problem = format!("{}: the answer can't be used: {problem}", self.server.url());
+            Missed::Fatal(PolicyError::Failed(problem))
+        })?;
+        if completion.end == End::Aborted { Err(Missed::Aborted) } else { Ok(completion) }
+    }
+
+    fn read(&self, answer: &Value) -> Result<Completion, String> {
+        match self.kind {
+            EngineKind::Vllm => vllm::completion(answer),
+        }
+    }
+
+    fn missed(&self, error: HttpError, ask: &Ask<'_>) -> Missed {
+        let is_too_long = match self.kind {
+            EngineKind::Vllm => vllm::is_too_long(&error),
+        };
+        if is_too_long {
+            let (tokens, tokens_max) = (ask.prompt.len(), ask.tokens_max);
+            return Missed::Fatal(PolicyError::PromptTooLong { tokens, tokens_max });
+        }
+        if error.is_refusal() {
+            return Missed::Fatal(PolicyError::Failed(error.to_string()));
+        }
+        let mut state = self.state();
+        if let State::Ready(_) = *state {
+            *state = State::Unready(error.to_string());
+        }
+        Missed::Dead(error.to_string())
+    }
+}
+
+/// Counts a request as long as it lives.
+struct Load<'a>(&'a AtomicUsize);
+
+impl<'a> Load<'a> {
+    fn on(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Load(count)
+    }
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

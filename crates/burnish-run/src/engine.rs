@@ -1,0 +1,119 @@
+//! The engine of a recipe, which samples in place of this process, and the weights that it is given.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burnish_model::{Chat, Model};
+use burnish_remote::engine::{EnginePolicy, Fleet, Proof};
+use burnish_train::{Sample, score};
+
+use crate::RunError;
+use burnish_recipe::Recipe;
+
+/// The folder in the run directory in which weights are handed over, unless the recipe names another one.
+const DIR: &str = "engine";
+/// The text of a proof. Any serves; words and digits are what policies are trained on.
+const TEXT: &str = "What is 17 + 25? First 17 + 20 = 37, then 37 + 5 = 42. The answer is 42.";
+/// Most of its tokens.
+const TOKENS_MAX: usize = 64;
+
+/// An engine, and what it has.
+pub(crate) struct Engine {
+    fleet: Arc<Fleet>,
+    dir: PathBuf,
+    given: Mutex<Given>,
+}
+
+/// The weights that it has been given.
+#[derive(Default)]
+struct Given {
+    /// Their directory, and the log-probs of the text of a proof under them.
+    last: Option<(PathBuf, Vec<f32>)>,
+    /// What a person should know, and was not told.
+    notes: Vec<String>,
+}
+
+impl Engine {
+    /// The engine that a recipe names, if it names one; its weights are handed over in the run directory `run`, or
+    /// where the recipe says.
+    ///
+    /// # Errors
+    /// If a server does not answer, or can't be used.
+    pub(crate) fn of_recipe(recipe: &Recipe, run: &Path) -> Result<Option<Arc<Self>>, RunError> {
+        let Some(config) = &recipe.engine else { return Ok(None) };
+        let fleet = Fleet::connect(config.clone())?;
+        for temperature in [recipe.rollout.temperature, recipe.eval.sampling(&recipe.rollout).temperature] {
+            fleet
+                .check_temperature(temperature)
+                .map_err(|error| RunError::Refused(format!("engine: {error}")))?;
+        }
+        let dir = fleet.weights_dir().map_or_else(|| run.join(DIR), Path::to_owned);
+        let dir = std::path::absolute(&dir).unwrap_or(dir);
+        Ok(Some(Arc::new(Engine { fleet, dir, given: Mutex::default() })))
+    }
+
+    /// The policy of `model`, whose weights have had `version` updates. If the engine has others, it is given these
+    /// first.
+    ///
+    /// # Errors
+    /// If the weights can't be written, or no server can be shown to have them.
+    pub(crate) fn policy(
+        &self,
+        model: &Model,
+        chat: &Arc<Chat>,
+        version: u64,
+    ) -> Result<EnginePolicy, RunError> {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.fleet.version() != Some(version) || given.last.is_none() {
+            // One token of an answer has to fit as well.
+            let tokens_max = TOKENS_MAX.min(self.fleet.context_tokens_max() - 1);
+            let (dir, proof) = (self.write(model, chat, version)?, proof(model, chat, tokens_max, &given)?);
+            let now = proof.new.clone();
+            let served = self.fleet.serve(&dir, version, proof)?;
+            given.notes.extend(served.iter().map(|problem| format!("an engine is not used: {problem}")));
+            if let Some((before, _)) =
+                given.last.replace((dir.clone(), now)).filter(|(before, _)| *before != dir)
+            {
+                // Whoever could still read it is not used any more; a folder that stays does no harm.
+                let _ = std::fs::remove_dir_all(before);
+            }
+        }
+        Ok(EnginePolicy::new(&self.fleet, chat, version))
+    }
+
+    /// What a person should know since this was last asked.
+    pub(crate) fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.given.lock().unwrap_or_else(PoisonError::into_inner).notes)
+    }
+
+    /// Writes weights for the servers; an adapter is merged into its base. A folder has its name when it is complete.
+    fn write(&self, model: &Model, chat: &Chat, version: u64) -> Result<PathBuf, RunError> {
+        let (dir, unfinished) =
+            (self.dir.join(format!("update_{version}")), self.dir.join(format!("update_{version}.part")));
+        let failed = |what: &Path, error: std::io::Error| {
+            RunError::Refused(format!(
+                "engine: the weights can't be handed over: {}: {error}",
+                what.display()
+            ))
+        };
+        for old in [&dir, &unfinished] {
+            if old.exists() {
+                std::fs::remove_dir_all(old).map_err(|error| failed(old, error))?;
+            }
+        }
+        std::fs::create_dir_all(&unfinished).map_err(|error| failed(&unfinished, error))?;
+        model.save_merged(&unfinished)?;
+        chat.save(&unfinished)?;
+        std::fs::rename(&unfinished, &dir).map_err(|error| failed(&dir, error))?;
+        Ok(dir)
+    }
+}
+
+/// A text with its log-probs under these weights and under those that were given before.
+fn proof(model: &Model, chat: &Chat, tokens_max: usize, given: &Given) -> Result<Proof, RunError> {
+    let mut ids = chat.tokenizer.encode(TEXT)?;
+    ids.truncate(tokens_max.min(model.context_tokens_max()));
+    let scored = score(model, &[Sample::of_text(ids.clone())], ids.len())?;
+    let new = scored.into_iter().next().unwrap_or_default().split_off(1);
+    Ok(Proof { ids, new, before: given.last.as_ref().map(|(_, before)| before.clone()) })
+}
