@@ -22,3 +22,9 @@ pub use error::{EngineError, Stage};
 pub use fleet::Fleet;
 pub use policy::EnginePolicy;
 pub use proof::Proof;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod stand_in;
+#[cfg(test)]
+mod tests;

@@ -16,13 +16,29 @@ const FORMAT: u32 = 1;
 
 /// Keys that affect no weight: places, speed, logging. Evaluation matters only as far as it decides which tasks are
 /// held out.
-const IDLE: [(&str, &[&str]); 6] = [
+const IDLE: [(&str, &[&str]); 7] = [
     ("run", &["dir", "cache", "threads"]),
     ("eval", &["every"]),
     ("train", &["unscored_steps_max"]),
     ("policy", &["path", "from", "chat_template"]),
     ("teacher", &["path", "from"]),
+    ("engine", ENGINE),
     ("", &["metrics", "checkpoint"]),
+];
+
+/// Where an engine is, and how it is asked.
+const ENGINE: &[&str] = &[
+    "urls",
+    "model",
+    "api_key_env",
+    "requests_max",
+    "weights_dir",
+    "weights_dir_there",
+    "timeout_seconds",
+    "update_seconds",
+    "retries",
+    "retry_wait_seconds",
+    "tolerance",
 ];
 
 /// 16 hexadecimal digits for a resolved recipe, the content of the files that it reads, its starting policy and its

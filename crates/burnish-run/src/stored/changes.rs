@@ -29,6 +29,13 @@ const FREE: &[&str] = &[
     "teacher.from.recipe",
     "judge.endpoint.url",
     "user.endpoint.url",
+    "engine.urls",
+    "engine.model",
+    "engine.requests_max",
+    "engine.weights_dir",
+    "engine.weights_dir_there",
+    "engine.update_seconds",
+    "engine.tolerance",
 ];
 
 /// Suffixes of keys about how a program or server is contacted, such as timeouts and retries.

@@ -1,0 +1,162 @@
+//! A server that speaks vLLM's wire format and computes with this project's own sampler. It stands in for a vLLM where
+//! there is none; `vllm.rs` runs against a real one.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use burnish_core::{Sampling, StopReason};
+use burnish_engine::{Limits, Request, generate};
+use burnish_model::{Loading, Model, Tokenizer};
+use burnish_train::{Sample, score};
+use serde_json::{Value, json};
+
+/// A running server.
+#[derive(Clone)]
+pub(crate) struct StandIn {
+    pub(crate) url: String,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    model: Arc<Model>,
+    tokenizer: Arc<Tokenizer>,
+    label: String,
+    is_paused: bool,
+    /// Names of the directories of weights that it was given.
+    given: Vec<String>,
+}
+
+impl StandIn {
+    /// Serves the model in `dir`.
+    pub(crate) fn start(dir: &Path) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let tokenizer = Arc::new(Tokenizer::load(&dir.join("tokenizer.json")).unwrap());
+        let (label, given) = ("default".to_owned(), Vec::new());
+        let state = State { model: load(dir), tokenizer, label, is_paused: false, given };
+        let own = StandIn { url, state: Arc::new(Mutex::new(state)) };
+        let serving = own.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let serving = serving.clone();
+                std::thread::spawn(move || serving.answer(&mut stream.unwrap()));
+            }
+        });
+        own
+    }
+
+    /// The names of the directories of weights that it was given, in order.
+    pub(crate) fn given(&self) -> Vec<String> {
+        self.state.lock().unwrap().given.clone()
+    }
+
+    fn answer(&self, stream: &mut TcpStream) {
+        let (path, body) = request(stream);
+        let answer = self.reply(&path, &body);
+        let (status, answer) = match answer {
+            Some(answer) => ("200 OK", answer.to_string()),
+            None => ("404 Not Found", json!({"detail": "Not Found"}).to_string()),
+        };
+        let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close", answer.len());
+        // Whoever asked may have gone.
+        let _ = stream.write_all(format!("{head}\r\n\r\n{answer}").as_bytes());
+    }
+
+    fn reply(&self, path: &str, body: &Value) -> Option<Value> {
+        let mut state = self.state.lock().unwrap();
+        Some(match path.split_once('?').map_or(path, |(route, _)| route) {
+            "/v1/models" => {
+                let context = state.model.context_tokens_max();
+                json!({"object": "list", "data": [{"id": "policy", "max_model_len": context}]})
+            }
+            "/is_paused" => json!({"is_paused": state.is_paused}),
+            "/pause" => {
+                state.is_paused = true;
+                json!({"status": "paused"})
+            }
+            "/resume" => {
+                state.is_paused = false;
+                json!({"status": "resumed"})
+            }
+            "/collective_rpc" => {
+                let dir = Path::new(body["kwargs"]["weights_path"].as_str().unwrap());
+                state.model = load(dir);
+                state.given.push(dir.file_name().unwrap().to_string_lossy().into_owned());
+                json!({"results": [null]})
+            }
+            "/update_weight_version" => {
+                state.label = body["new_version"].as_str().unwrap().to_owned();
+                json!({"success": true, "new_version": state.label})
+            }
+            "/weight_info" => json!({"weight_version": state.label}),
+            "/v1/completions" => completion(&state, body),
+            _ => return None,
+        })
+    }
+}
+
+fn load(dir: &Path) -> Arc<Model> {
+    Arc::new(Model::load_as(dir, &Loading::default()).unwrap())
+}
+
+fn completion(state: &State, body: &Value) -> Value {
+    let ids = |key: &str| -> Vec<u32> { serde_json::from_value(body[key].clone()).unwrap_or_default() };
+    let prompt = ids("prompt");
+    if !body["prompt_logprobs"].is_null() {
+        let scored = score(&state.model, &[Sample::of_text(prompt.clone())], 4096).unwrap().remove(0);
+        let of = |(id, logprob): (&u32, &f32)| json!({ id.to_string(): {"logprob": logprob} });
+        let mut given: Vec<Value> = prompt.iter().zip(&scored).map(of).collect();
+        given[0] = Value::Null;
+        return json!({"choices": [{"prompt_logprobs": given, "finish_reason": "length"}]});
+    }
+    if !body["allowed_token_ids"].is_null() {
+        // It gives the log-probs of what is drawn.
+        return json!({"choices": [{"logprobs": {"token_logprobs": [0.0]}}]});
+    }
+    let sampling = Sampling {
+        stop: serde_json::from_value(body["stop"].clone()).unwrap(),
+        ignore_eos: body["ignore_eos"].as_bool().unwrap(),
+        ..Sampling::at(
+            body["temperature"].as_f64().unwrap() as f32,
+            body["max_tokens"].as_u64().unwrap() as usize,
+        )
+    };
+    let (seed, end_ids) = (body["seed"].as_u64().unwrap(), ids("stop_token_ids").into());
+    let request = Request { prompt, sampling, seed, end_ids };
+    let (mut answers, _) =
+        generate(&state.model, Some(&state.tokenizer), &[request], &Limits::default()).unwrap();
+    let answer = answers.remove(0);
+    let (finish, stop) = match answer.stop {
+        StopReason::EndToken => ("stop", json!(answer.ids.last())),
+        StopReason::StopString => ("stop", body["stop"][0].clone()),
+        _ => ("length", Value::Null),
+    };
+    let choice = json!({
+        "index": 0, "text": "", "token_ids": answer.ids, "finish_reason": finish, "stop_reason": stop,
+        "logprobs": {"token_logprobs": answer.model_logprobs},
+    });
+    json!({"id": "cmpl-1", "choices": [choice]})
+}
+
+/// The path and the body of a request.
+fn request(stream: &TcpStream) -> (String, Value) {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let from = head.len();
+        if reader.read_line(&mut head).unwrap() == 0 {
+            return (String::new(), Value::Null);
+        }
+        if let Some(text) = head[from..].to_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    let path = head.split(' ').nth(1).unwrap().to_owned();
+    (path, serde_json::from_slice(&body).unwrap_or_default())
+}
