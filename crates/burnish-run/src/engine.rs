@@ -42,10 +42,8 @@ impl Engine {
     pub(crate) fn of_recipe(recipe: &Recipe, run: &Path) -> Result<Option<Arc<Self>>, RunError> {
         let Some(config) = &recipe.engine else { return Ok(None) };
         let fleet = Fleet::connect(config.clone())?;
-        for temperature in [recipe.rollout.temperature, recipe.eval.sampling(&recipe.rollout).temperature] {
-            fleet
-                .check_temperature(temperature)
-                .map_err(|error| RunError::Refused(format!("engine: {error}")))?;
+        for sampling in [recipe.rollout.sampling(), recipe.eval.sampling(&recipe.rollout)] {
+            fleet.check(&sampling).map_err(|error| RunError::Refused(format!("engine: {error}")))?;
         }
         let dir = fleet.weights_dir().map_or_else(|| run.join(DIR), Path::to_owned);
         let dir = std::path::absolute(&dir).unwrap_or(dir);

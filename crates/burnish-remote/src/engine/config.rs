@@ -12,7 +12,7 @@ pub struct EngineConfig {
     pub kind: EngineKind,
     /// The addresses of the replicas, such as `http://localhost:8000`. All serve the same model.
     pub urls: Vec<String>,
-    /// The model's name there, if a server has several; otherwise the first that it lists.
+    /// The model's name there, if a vLLM serves several; otherwise the first that it lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The environment variable that holds the key; without it no key is sent.
@@ -49,8 +49,10 @@ pub struct EngineConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
-    /// vLLM.
+    /// vLLM, in its development mode.
     Vllm,
+    /// SGLang.
+    Sglang,
 }
 
 fn requests_max() -> usize {

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use burnish_core::PolicyError;
+use burnish_core::{PolicyError, Sampling};
 use burnish_http::run_all;
 
 use super::replica::{Missed, Replica};
 use super::request::{Ask, Completion, Facts, Kind};
-use super::{EngineConfig, EngineError, Proof};
+use super::{EngineConfig, EngineError, EngineKind, EnginePolicy, Proof};
 
 /// How often an answer that was given up, or lost with its replica, is asked for anew.
 const ANEW_MAX: usize = 8;
@@ -97,18 +97,36 @@ impl Fleet {
         self.facts.context_tokens_max
     }
 
-    /// Checks that the log-probs of what is sampled at `temperature` will be known.
+    /// Checks that tokens can be chosen in this way, and that their log-probs will be known.
     ///
     /// # Errors
-    /// Says what to do.
-    pub fn check_temperature(&self, temperature: f32) -> Result<(), PolicyError> {
-        if self.facts.kind == Kind::Raw && temperature != 0.0 && temperature != 1.0 {
+    /// Says what can't be done, and what to do.
+    pub fn check(&self, sampling: &Sampling) -> Result<(), PolicyError> {
+        EnginePolicy::ABILITIES.check_sampling(sampling)?;
+        if sampling.logprobs.is_some() {
+            return Err(PolicyError::Unable(
+                "report the likeliest tokens beside the sampled one (`logprobs`)",
+            ));
+        }
+        if self.facts.kind == Kind::Raw && sampling.temperature != 0.0 && sampling.temperature != 1.0 {
             return Err(PolicyError::Unable(
                 "tell the log-probs of what it samples at this temperature, since its servers give those before \
-                 temperature: start them with `--logprobs-mode processed_logprobs`, or sample at temperature 1",
+                 temperature: start them with `--logprobs-mode processed_logprobs` (SGLang: without \
+                 SGLANG_RETURN_ORIGINAL_LOGPROB), or sample at temperature 1",
+            ));
+        }
+        let stops_beyond_the_end = sampling.ignore_eos && !sampling.stop_token_ids.is_empty();
+        if self.config.kind == EngineKind::Sglang && stops_beyond_the_end {
+            return Err(PolicyError::Unable(
+                "stop at ids (`stop_token_ids`) with `ignore_eos`: SGLang ignores both",
             ));
         }
         Ok(())
+    }
+
+    /// Does the seed of a turn determine its answer?
+    pub fn heeds_seeds(&self) -> bool {
+        self.facts.heeds_seeds
     }
 
     /// The folder in which new weights are handed over, if the configuration names one.

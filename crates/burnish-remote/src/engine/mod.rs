@@ -15,6 +15,7 @@ mod policy;
 mod proof;
 mod replica;
 mod request;
+mod sglang;
 mod vllm;
 
 pub use config::{EngineConfig, EngineKind};

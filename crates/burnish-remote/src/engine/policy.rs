@@ -34,12 +34,7 @@ impl EnginePolicy {
     /// The trace with the turn's prompt at its head, and the prompt, if the turn can be answered.
     fn read(&self, turn: &Turn) -> Result<(Trace, Vec<u32>), PolicyError> {
         self.abilities().check(turn)?;
-        if turn.sampling.logprobs.is_some() {
-            return Err(PolicyError::Unable(
-                "report the likeliest tokens beside the sampled one (`logprobs`)",
-            ));
-        }
-        self.fleet.check_temperature(turn.sampling.temperature)?;
+        self.fleet.check(&turn.sampling)?;
         self.chat.pose(turn, self.fleet.context_tokens_max().saturating_sub(1))
     }
 
@@ -97,7 +92,7 @@ fn root(trace: &Trace) -> u64 {
 
 impl Policy for EnginePolicy {
     fn abilities(&self) -> Abilities {
-        EnginePolicy::ABILITIES
+        Abilities { seed: self.fleet.heeds_seeds(), ..EnginePolicy::ABILITIES }
     }
 
     fn version(&self) -> u64 {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::request::{Ask, Completion, End, Facts};
-use super::{EngineConfig, EngineError, EngineKind, Proof, Stage, vllm};
+use super::{EngineConfig, EngineError, EngineKind, Proof, Stage, sglang, vllm};
 
 /// A server, and what is known of it.
 #[derive(Debug)]
@@ -91,6 +91,7 @@ impl Replica {
     pub(super) async fn facts(&self, model: Option<&str>) -> Result<Facts, EngineError> {
         let facts = match self.kind {
             EngineKind::Vllm => vllm::facts(&self.server, model).await?,
+            EngineKind::Sglang => sglang::facts(&self.server).await?,
         };
         facts.map_err(|problem| EngineError::Unfit { url: self.server.url().to_owned(), problem })
     }
@@ -100,6 +101,7 @@ impl Replica {
         *self.state() = State::Unready("it is being given new weights".into());
         let updated = match self.kind {
             EngineKind::Vllm => vllm::update(&self.server, dir, version, self.update_patience).await,
+            EngineKind::Sglang => sglang::update(&self.server, dir, version, self.update_patience).await,
         };
         let state = match updated {
             Ok(()) => match self.prove(model, proof, tolerance).await {
@@ -114,6 +116,7 @@ impl Replica {
     async fn prove(&self, model: &str, proof: &Proof, tolerance: f64) -> Result<(), String> {
         let theirs = match self.kind {
             EngineKind::Vllm => vllm::score(&self.server, model, &proof.ids).await,
+            EngineKind::Sglang => sglang::score(&self.server, &proof.ids).await,
         };
         proof.check(&theirs.map_err(|error| error.to_string())??, tolerance)
     }
@@ -125,6 +128,7 @@ impl Replica {
         let _place = self.places.acquire().await;
         let answer = match self.kind {
             EngineKind::Vllm => vllm::complete(&self.server, model, ask).await,
+            EngineKind::Sglang => sglang::complete(&self.server, ask).await,
         };
         let missed = |error: HttpError| self.missed(error, ask);
         let completion = self.read(&answer.map_err(missed)?).map_err(|problem| {
@@ -137,12 +141,14 @@ impl Replica {
     fn read(&self, answer: &Value) -> Result<Completion, String> {
         match self.kind {
             EngineKind::Vllm => vllm::completion(answer),
+            EngineKind::Sglang => sglang::completion(answer),
         }
     }
 
     fn missed(&self, error: HttpError, ask: &Ask<'_>) -> Missed {
         let is_too_long = match self.kind {
             EngineKind::Vllm => vllm::is_too_long(&error),
+            EngineKind::Sglang => sglang::is_too_long(&error),
         };
         if is_too_long {
             let (tokens, tokens_max) = (ask.prompt.len(), ask.tokens_max);

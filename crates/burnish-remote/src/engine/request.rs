@@ -54,4 +54,6 @@ pub(super) struct Facts {
     /// Most tokens of prompt and answer together.
     pub(super) context_tokens_max: usize,
     pub(super) kind: Kind,
+    /// Does the seed of a request determine its answer?
+    pub(super) heeds_seeds: bool,
 }

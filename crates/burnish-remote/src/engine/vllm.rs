@@ -142,7 +142,12 @@ pub(super) async fn facts(server: &Server, model: Option<&str>) -> Result<Result
         Err(error) => return Err(error),
     }
     let kind = kind(server, &model).await?;
-    Ok(kind.map(|kind| Facts { model, context_tokens_max: context_tokens_max as usize, kind }))
+    Ok(kind.map(|kind| Facts {
+        model,
+        context_tokens_max: context_tokens_max as usize,
+        kind,
+        heeds_seeds: true,
+    }))
 }
 
 /// Finds out which log-probs it gives: no route says that. Where only one token is allowed, that of the distribution
