@@ -1,5 +1,8 @@
-//! A server for tests that speaks vLLM's wire format. Its model is a number `w`, the content of the file `w` in the
-//! directory of weights: every token has the log-prob −(1 + w).
+//! A server for tests that speaks the wire formats of vLLM and SGLang. Its model is a number `w`, the content of the file
+//! `w` in the directory of weights: every token has the log-prob −(1 + w).
+
+mod sglang;
+mod vllm;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,8 +38,25 @@ pub(super) struct State {
     pub(super) w: f64,
     pub(super) label: String,
     pub(super) is_paused: bool,
-    /// The bodies of the requests for answers.
-    pub(super) asked: Vec<Value>,
+    /// The requests for answers.
+    pub(super) asked: Vec<Asked>,
+}
+
+/// A request for an answer.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub(super) prompt: Vec<u32>,
+    pub(super) seed: u64,
+    pub(super) stop_ids: Vec<u32>,
+    pub(super) body: Value,
+}
+
+/// How an answer ends.
+enum Ending {
+    Id(u32),
+    Text(String),
+    Length,
+    Abort,
 }
 
 /// A running one.
@@ -83,7 +103,7 @@ impl StandIn {
     fn reply(&self, path: &str, body: &Value, end: u32) -> (&'static str, Value) {
         let mut state = self.state();
         let (route, query) = path.split_once('?').unwrap_or((path, ""));
-        let is_development = !matches!(route, "/v1/models" | "/v1/completions" | "/health");
+        let is_development = !matches!(route, "/v1/models" | "/v1/completions");
         if state.manner.is_plain && is_development {
             return ("404 Not Found", json!({"detail": "Not Found"}));
         }
@@ -91,75 +111,50 @@ impl StandIn {
             let error = json!({"message": "Worker failed", "type": "InternalServerError", "code": 500});
             return ("500 Internal Server Error", json!({ "error": error }));
         }
-        let answer = match route {
-            "/v1/models" => json!({"object": "list", "data": [{"id": "policy", "max_model_len": 64}]}),
-            "/is_paused" => json!({"is_paused": state.is_paused}),
-            "/pause" => {
-                assert_eq!(query, "mode=wait&clear_cache=true");
-                state.is_paused = true;
-                json!({"status": "paused"})
-            }
-            "/resume" => {
-                state.is_paused = false;
-                json!({"status": "resumed"})
-            }
-            "/collective_rpc" => {
-                assert!(body["method"] == "reload_weights" && state.is_paused, "{body}");
-                let dir = body["kwargs"]["weights_path"].as_str().unwrap();
-                if !state.manner.lies {
-                    state.w = std::fs::read_to_string(Path::new(dir).join("w")).unwrap().parse().unwrap();
-                }
-                json!({"results": [null]})
-            }
-            "/update_weight_version" => {
-                state.label = body["new_version"].as_str().unwrap().to_owned();
-                json!({"success": true, "new_version": state.label})
-            }
-            "/weight_info" => json!({"weight_version": state.label}),
-            "/v1/completions" => return completion(&mut state, body, end),
-            _ => return ("404 Not Found", json!({"detail": "Not Found"})),
+        let answer = match vllm::reply(&mut state, route, query, body, end) {
+            None => sglang::reply(&mut state, route, body, end),
+            answer => answer,
         };
-        ("200 OK", answer)
+        answer.unwrap_or(("404 Not Found", json!({"detail": "Not Found"})))
     }
 }
 
-fn completion(state: &mut State, body: &Value, end: u32) -> (&'static str, Value) {
-    let logprob = -(1.0 + state.w);
-    let prompt: Vec<u64> = body["prompt"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
-    if !body["prompt_logprobs"].is_null() {
-        let of = |id: &u64| json!({ id.to_string(): {"logprob": logprob, "rank": 1} });
-        let given: Vec<Value> = std::iter::once(Value::Null).chain(prompt[1..].iter().map(of)).collect();
-        return ("200 OK", json!({"choices": [{"prompt_logprobs": given, "finish_reason": "length"}]}));
+impl State {
+    fn load(&mut self, dir: &Value) {
+        if !self.manner.lies {
+            let file = Path::new(dir.as_str().unwrap()).join("w");
+            self.w = std::fs::read_to_string(file).unwrap().parse().unwrap();
+        }
     }
-    if !body["allowed_token_ids"].is_null() {
-        let given = if state.manner.gives_drawn { 0.0 } else { -7.5 };
-        return ("200 OK", json!({"choices": [{"logprobs": {"token_logprobs": [given]}}]}));
+
+    fn logprob(&self) -> f64 {
+        -(1.0 + self.w)
     }
-    state.asked.push(body.clone());
-    if state.manner.aborts > 0 {
-        state.manner.aborts -= 1;
-        return (
-            "200 OK",
-            json!({"choices": [{"token_ids": [], "finish_reason": "abort", "logprobs": null}]}),
-        );
+
+    /// The ids of an answer.
+    fn answer(&mut self, asked: Asked, tokens_max: &Value, stop: &Value, end: u32) -> (Vec<u32>, Ending) {
+        let last = asked.prompt.last().copied().map(u64::from).unwrap_or_default();
+        self.asked.push(asked);
+        if self.manner.aborts > 0 {
+            self.manner.aborts -= 1;
+            return (Vec::new(), Ending::Abort);
+        }
+        let mut ids = self.manner.answers.get(&last).cloned().unwrap_or_else(|| vec![7, end]);
+        let tokens_max = tokens_max.as_u64().unwrap() as usize;
+        let is_cut = ids.len() > tokens_max;
+        ids.truncate(tokens_max);
+        let ending = match (is_cut, stop[0].as_str()) {
+            (true, _) => Ending::Length,
+            (false, _) if ids.last() == Some(&end) => Ending::Id(end),
+            (false, Some(stop)) => Ending::Text(stop.to_owned()),
+            (false, None) => Ending::Length,
+        };
+        (ids, ending)
     }
-    let last = prompt.last().copied().unwrap_or_default();
-    let mut ids = state.manner.answers.get(&last).cloned().unwrap_or_else(|| vec![7, end]);
-    let tokens_max = body["max_tokens"].as_u64().unwrap() as usize;
-    let is_cut = ids.len() > tokens_max;
-    ids.truncate(tokens_max);
-    let has_ended = ids.last() == Some(&end);
-    let (finish, stop) = match (is_cut || !has_ended, body["stop"][0].as_str()) {
-        (true, Some(stop)) if !is_cut => ("stop", json!(stop)),
-        (true, _) => ("length", Value::Null),
-        (false, _) => ("stop", json!(end)),
-    };
-    let logprobs = vec![logprob; ids.len()];
-    let choice = json!({
-        "index": 0, "text": "", "token_ids": ids, "finish_reason": finish, "stop_reason": stop,
-        "logprobs": {"token_logprobs": logprobs},
-    });
-    ("200 OK", json!({"id": "cmpl-1", "choices": [choice]}))
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    serde_json::from_value(value.clone()).unwrap()
 }
 
 /// The path and the body of a request.
