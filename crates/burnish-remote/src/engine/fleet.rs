@@ -124,6 +124,21 @@ impl Fleet {
         Ok(())
     }
 
+    /// The engine, its replicas, and what was found out about them, for a person.
+    pub fn description(&self) -> String {
+        let engine = match self.config.kind {
+            EngineKind::Vllm => "vLLM",
+            EngineKind::Sglang => "SGLang",
+        };
+        let logprobs = match self.facts.kind {
+            Kind::Raw => "log-probs before temperature",
+            Kind::Drawn => "log-probs of what is drawn",
+        };
+        let seeds = if self.facts.heeds_seeds { "" } else { ", seeds not heeded" };
+        let (urls, tokens) = (self.config.urls.join(", "), self.facts.context_tokens_max);
+        format!("{engine} samples at {urls} (contexts of {tokens} tokens, {logprobs}{seeds})")
+    }
+
     /// Does the seed of a turn determine its answer?
     pub fn heeds_seeds(&self) -> bool {
         self.facts.heeds_seeds

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burnish_recipe::{Method, Recipe};
+use burnish_run::engine::arrangement;
 use burnish_run::stages::{self, Made};
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
     recipe: Option<PathBuf>,
     /// Overrides of the recipe, `key.sub=value`.
     overrides: Vec<String>,
-    /// Print the resolved recipe and stop.
+    /// Print the resolved recipe and stop. Servers that it samples on are asked whether they can be used.
     #[arg(long)]
     dry_run: bool,
     /// Resume the run in this directory from its last checkpoint. Overrides may follow: `train.max_steps=80` makes it
@@ -56,6 +57,7 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
             check_method(&recipe, method)?;
             if arguments.dry_run {
                 stages::resolve(&mut recipe)?;
+                eprintln!("note: {}", arrangement(&recipe)?);
                 out::file(&recipe.to_toml()?);
                 return Ok(());
             }
