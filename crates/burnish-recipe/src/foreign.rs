@@ -79,7 +79,10 @@ const TRL: &[(&str, &[&str])] = &[
     ("use_bias_correction_kl", &["loss.use_bias_correction_kl"]),
     ("use_cpu", &["device"]),
     ("use_rslora", &["policy.lora.rslora"]),
+    ("use_vllm", &["engine.kind", "engine.urls"]),
     ("vllm_importance_sampling_correction", &["loss.correction.weight.level"]),
+    ("vllm_mode", &["engine.kind", "engine.urls"]),
+    ("vllm_server_base_url", &["engine.kind", "engine.urls"]),
     ("warmup_steps", &["optimizer.warmup_updates"]),
     ("weight_decay", &["optimizer.weight_decay"]),
     ("max_length", &["data.max_length"]),
@@ -128,6 +131,7 @@ const VERL: &[(&str, &[&str])] = &[
     ("actor_rollout_ref.rollout.max_num_seqs", &["rollout.batch_max"]),
     ("actor_rollout_ref.rollout.multi_turn.max_assistant_turns", &["rollout.turns_max"]),
     ("actor_rollout_ref.rollout.n", &["rollout.group_size"]),
+    ("actor_rollout_ref.rollout.name", &["engine.kind", "engine.urls"]),
     ("actor_rollout_ref.rollout.seed", &["run.seed"]),
     ("actor_rollout_ref.rollout.temperature", &["rollout.temperature"]),
     ("actor_rollout_ref.rollout.top_k", &["eval.top_k"]),
@@ -285,13 +289,15 @@ mod tests {
     }
 
     /// Keys that a recipe leaves out by default.
-    const OPTIONAL: [&str; 13] = [
+    const OPTIONAL: [&str; 15] = [
         "checkpoint.best",
         "data.held_out_share",
         "data.max_length",
         "data.overlong",
         "data.packing",
         "data.shuffle",
+        "engine.kind",
+        "engine.urls",
         "loss.config.beta",
         "loss.correction.behavior",
         "policy.chat_template",

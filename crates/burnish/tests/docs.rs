@@ -127,14 +127,18 @@ fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
                 "data.path=docs/examples/problems.jsonl",
             ],
         );
+        let engine = ["engine={kind=\"vllm\", urls=[\"http://localhost:8000\"]}".to_owned()];
+        let with_engine = Recipe::read(&root().join(recipe), &engine).unwrap().to_toml().unwrap();
+        let with_engine = Source::parse(recipe, &with_engine, &[]).unwrap();
         let (mut keys, mut compared) = (0, 0);
         for row in rows(&page(page_path)) {
             let [_, _, key_cell, default_cell, ..] = &row[..] else { panic!("{page_path}: {row:?}") };
             let named = quoted(key_cell);
             for key in &named {
-                let is_ours = [&ours, &with_critic, &with_gate, &with_filters, &with_rows, &with_pairs]
-                    .iter()
-                    .any(|recipe| recipe.get(key).is_some());
+                let is_ours =
+                    [&ours, &with_critic, &with_gate, &with_filters, &with_rows, &with_pairs, &with_engine]
+                        .iter()
+                        .any(|recipe| recipe.get(key).is_some());
                 assert!(is_ours, "{page_path}: no recipe has `{key}`: {row:?}");
                 keys += 1;
             }
