@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burnish_model::{Chat, Model};
 use burnish_remote::engine::{EnginePolicy, Fleet, Proof};
-use burnish_train::{Sample, score};
+use burnish_train::{Sample, score_whole_head};
 
 use crate::RunError;
 use burnish_recipe::{Method, Recipe};
@@ -94,7 +94,7 @@ impl Engine {
                 let _ = std::fs::remove_dir_all(before);
             }
         }
-        Ok(EnginePolicy::new(&self.fleet, chat, version))
+        Ok(EnginePolicy::new(&self.fleet, chat, model.vocab().excluded(), version))
     }
 
     /// What a person should know since this was last asked.
@@ -102,7 +102,8 @@ impl Engine {
         std::mem::take(&mut self.given.lock().unwrap_or_else(PoisonError::into_inner).notes)
     }
 
-    /// Writes weights for the servers; an adapter is merged into its base. A folder has its name when it is complete.
+    /// Writes weights for the servers: a whole model, or the adapter alone if they take adapters. A folder has its name
+    /// when it is complete.
     fn write(&self, model: &Model, chat: &Chat, version: u64) -> Result<PathBuf, RunError> {
         let (dir, unfinished) =
             (self.dir.join(format!("update_{version}")), self.dir.join(format!("update_{version}.part")));
@@ -118,8 +119,18 @@ impl Engine {
             }
         }
         std::fs::create_dir_all(&unfinished).map_err(|error| failed(&unfinished, error))?;
-        model.save_merged(&unfinished)?;
-        chat.save(&unfinished)?;
+        match (self.fleet.takes_adapters(), model.is_adapted()) {
+            (true, true) => model.save(&unfinished)?,
+            (false, _) => {
+                model.save_merged(&unfinished)?;
+                chat.save(&unfinished)?;
+            }
+            (true, false) => {
+                let problem = "engine.adapters: the policy that is trained has no adapter: leave the key out, or set \
+                               `policy.lora`";
+                return Err(RunError::Refused(problem.into()));
+            }
+        }
         std::fs::rename(&unfinished, &dir).map_err(|error| failed(&dir, error))?;
         Ok(dir)
     }
@@ -129,7 +140,8 @@ impl Engine {
 fn proof(model: &Model, chat: &Chat, tokens_max: usize, given: &Given) -> Result<Proof, RunError> {
     let mut ids = chat.tokenizer.encode(TEXT)?;
     ids.truncate(tokens_max.min(model.context_tokens_max()));
-    let scored = score(model, &[Sample::of_text(ids.clone())], ids.len())?;
+    // An engine does not know which ids the tokenizer has.
+    let scored = score_whole_head(model, &[Sample::of_text(ids.clone())], ids.len())?;
     let new = scored.into_iter().next().unwrap_or_default().split_off(1);
     Ok(Proof { ids, new, before: given.last.as_ref().map(|(_, before)| before.clone()) })
 }

@@ -8,7 +8,7 @@ use burnish_core::rng;
 use burnish_model::{Model, Packed};
 use burnish_rl::kl::KlEstimator;
 use burnish_rl::{BatchConstant, Evaluation, Objective, Totals};
-use burnish_tensor::{GradientsMut, HostReadback, Tape, TokenScores, Var, in_pool};
+use burnish_tensor::{GradientsMut, HostReadback, Tape, TokenScores, Var, Vocab, in_pool};
 
 use crate::columns::{Columns, MetricSums, at_sampling, widen};
 use crate::head_rows::{Divergence, HeadRows};
@@ -270,6 +270,17 @@ pub(crate) fn score_rows(
     batch: &MicroBatch,
     hidden: &Var,
 ) -> Result<Scores, TrainError> {
+    score_rows_over(tape, model, batch, hidden, model.vocab())
+}
+
+/// As [`score_rows`], where only the ids of `vocab` exist.
+pub(crate) fn score_rows_over(
+    tape: &mut Tape<'_>,
+    model: &Model,
+    batch: &MicroBatch,
+    hidden: &Var,
+    vocab: &Arc<Vocab>,
+) -> Result<Scores, TrainError> {
     let hidden = tape.gather(hidden, &batch.rows);
     let scores = if model.is_value_model() {
         let values = tape.head(&hidden, model.head());
@@ -277,7 +288,7 @@ pub(crate) fn score_rows(
         Scores::Values(values, numbers)
     } else {
         let (targets, temperatures) = (&batch.targets, &batch.temperatures);
-        Scores::Tokens(tape.token_scores(&hidden, model.head(), targets, temperatures, model.vocab()))
+        Scores::Tokens(tape.token_scores(&hidden, model.head(), targets, temperatures, vocab))
     };
     model.params.device().check()?;
     Ok(scores)

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use burnish_model::{Model, Packed};
-use burnish_tensor::{DeviceError, HostReadback, Tape, Var};
+use burnish_tensor::{DeviceError, HostReadback, Tape, Var, Vocab};
 
-use crate::gradient::{check, score_rows};
+use crate::gradient::{check, score_rows_over};
 use crate::target::{self, Target, TeacherHead};
 use crate::{MicroBatch, Sample, TrainError, pack};
 
@@ -22,7 +22,21 @@ pub fn score<S: Borrow<Sample>>(
     samples: &[S],
     tokens_max: usize,
 ) -> Result<Vec<Vec<f32>>, TrainError> {
-    score_on(&|| Tape::inference(&model.params), model, samples, tokens_max)
+    score_on(&|| Tape::inference(&model.params), model, samples, tokens_max, model.vocab())
+}
+
+/// As [`score`], over all rows of the head, also those of ids that do not exist: what an engine computes that does not
+/// know which ids the tokenizer has.
+///
+/// # Errors
+/// If a sample does not fit the model.
+pub fn score_whole_head<S: Borrow<Sample>>(
+    model: &Model,
+    samples: &[S],
+    tokens_max: usize,
+) -> Result<Vec<Vec<f32>>, TrainError> {
+    let all = Arc::new(Vocab::all(model.vocab().len()));
+    score_on(&|| Tape::inference(&model.params), model, samples, tokens_max, &all)
 }
 
 /// As [`score`], under the model without its adapters: the policy before training, without extra memory.
@@ -34,7 +48,7 @@ pub fn score_base<S: Borrow<Sample>>(
     samples: &[S],
     tokens_max: usize,
 ) -> Result<Vec<Vec<f32>>, TrainError> {
-    score_on(&|| Tape::inference(&model.params).without_adapters(), model, samples, tokens_max)
+    score_on(&|| Tape::inference(&model.params).without_adapters(), model, samples, tokens_max, model.vocab())
 }
 
 fn score_on<'m, S: Borrow<Sample>>(
@@ -42,6 +56,7 @@ fn score_on<'m, S: Borrow<Sample>>(
     model: &Model,
     samples: &[S],
     tokens_max: usize,
+    vocab: &Arc<Vocab>,
 ) -> Result<Vec<Vec<f32>>, TrainError> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
     check(model, &samples)?;
@@ -49,7 +64,7 @@ fn score_on<'m, S: Borrow<Sample>>(
     for batch in pack(&samples, tokens_max) {
         let mut tape = tape();
         let hidden = hidden_states(&mut tape, model, &batch);
-        let scores = score_rows(&mut tape, model, &batch, &hidden)?;
+        let scores = score_rows_over(&mut tape, model, &batch, &hidden, vocab)?;
         for (&index, range) in batch.samples.iter().zip(&batch.sequences) {
             for (token, at) in samples[index].scored().zip(range.clone()) {
                 logprobs[index][token] = scores.numbers()[at];

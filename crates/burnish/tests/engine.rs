@@ -91,7 +91,7 @@ fn what_an_engine_can_not_do_is_refused_with_its_key() {
     scratch.write("grpo.toml", common::TINY_GRPO);
     let given = ["engine.kind=vllm".to_owned(), "engine.urls=[\"http://127.0.0.1:9\"]".to_owned()];
     for (more, parts) in [
-        (&["rollout.top_p=0.9", "rollout.allow_off_policy=true"][..], &["rollout", "`top_p`"][..]),
+        (&["rollout.min_tokens=2", "rollout.allow_off_policy=true"][..], &["rollout", "`min_tokens`"][..]),
         (&["rollout.policy_lag=1"], &["rollout.policy_lag", "newest weights"]),
         (&["eval.top_k=3"], &["eval", "`top_k`"]),
         (&["engine.tolerance=0"], &["engine.tolerance", "above 0"]),

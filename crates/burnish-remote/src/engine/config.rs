@@ -27,6 +27,9 @@ pub struct EngineConfig {
     /// The path of that folder on the servers' machines, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights_dir_there: Option<PathBuf>,
+    /// Whether an adapter is handed over as it is, and not merged into its base, which the servers must serve.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adapters: bool,
     /// Longest wait for one answer, in seconds.
     #[serde(default = "timeout_seconds")]
     pub timeout_seconds: f64,

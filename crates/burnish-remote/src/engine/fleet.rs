@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use burnish_core::{PolicyError, Sampling};
 use burnish_http::run_all;
@@ -19,18 +20,22 @@ pub struct Fleet {
     config: EngineConfig,
     replicas: Vec<Arc<Replica>>,
     facts: Facts,
-    served: Mutex<Option<Served>>,
+    served: Mutex<Option<Arc<Served>>>,
+    /// Makes the names of adapters differ from those of earlier runs, whose weights a server may still have.
+    session: u64,
     /// Held by whoever gives weights to replicas that were lost.
     reviving: tokio::sync::Mutex<()>,
 }
 
 /// The weights that the replicas have.
 #[derive(Debug, Clone)]
-struct Served {
+pub(super) struct Served {
     /// Their directory, as the servers see it.
-    dir: PathBuf,
-    version: u64,
-    proof: Arc<Proof>,
+    pub(super) dir: PathBuf,
+    pub(super) version: u64,
+    /// The name under which the adapter in the directory is asked for; `None` if it holds a whole model.
+    pub(super) adapter: Option<String>,
+    pub(super) proof: Proof,
 }
 
 impl Fleet {
@@ -62,22 +67,33 @@ impl Fleet {
             return Err(EngineError::Unfit { url: String::new(), problem });
         };
         let (served, reviving) = (Mutex::new(None), tokio::sync::Mutex::new(()));
-        Ok(Arc::new(Fleet { config, replicas, facts, served, reviving }))
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let session = since.map_or(0, |since| since.as_micros() as u64);
+        Ok(Arc::new(Fleet { config, replicas, facts, served, session, reviving }))
     }
 
-    /// Gives all replicas the weights in `dir`, which have had `version` updates; those that were lost are tried again.
-    /// The directory stays as it is until the next weights are served. Returns what a person should know: which
-    /// replicas are not used, and why.
+    /// Gives all replicas the weights in `dir`, which have had `version` updates: a whole model, or an adapter over the
+    /// model that they serve ([`EngineConfig::adapters`]). Those that were lost are tried again. The directory stays as
+    /// it is until the next weights are served. Returns what a person should know: which replicas are not used, and
+    /// why.
     ///
     /// # Errors
     /// If no replica can prove that it has them.
     pub fn serve(&self, dir: &Path, version: u64, proof: Proof) -> Result<Vec<String>, EngineError> {
-        let served = Served { dir: self.as_they_see(dir), version, proof: Arc::new(proof) };
-        *self.served() = Some(served.clone());
+        let dir = self.as_they_see(dir);
+        let adapter = self.config.adapters.then(|| format!("update_{version}_{:x}", self.session));
+        let served = Arc::new(Served { dir, version, adapter, proof });
+        let before = self.served().replace(Arc::clone(&served));
         let works = self.replicas.iter().map(|replica| {
-            let (replica, served, model) = (Arc::clone(replica), served.clone(), self.facts.model.clone());
-            let tolerance = self.config.tolerance;
-            async move { replica.serve(&model, &served.dir, version, &served.proof, tolerance).await }
+            let (replica, served, model) =
+                (Arc::clone(replica), Arc::clone(&served), self.facts.model.clone());
+            let (before, tolerance) = (before.clone(), self.config.tolerance);
+            async move {
+                replica.serve(&model, &served, tolerance).await;
+                if let Some(before) = before.as_ref().and_then(|before| before.adapter.as_ref()) {
+                    replica.forget(before).await;
+                }
+            }
         });
         together(works)?;
         let problems: Vec<String> = self.replicas.iter().filter_map(|replica| replica.problem()).collect();
@@ -124,6 +140,11 @@ impl Fleet {
         Ok(())
     }
 
+    /// Are adapters handed over as they are ([`EngineConfig::adapters`])?
+    pub fn takes_adapters(&self) -> bool {
+        self.config.adapters
+    }
+
     /// The engine, its replicas, and what was found out about them, for a person.
     pub fn description(&self) -> String {
         let engine = match self.config.kind {
@@ -149,9 +170,14 @@ impl Fleet {
         self.config.weights_dir.as_deref()
     }
 
-    fn served(&self) -> MutexGuard<'_, Option<Served>> {
+    fn served(&self) -> MutexGuard<'_, Option<Arc<Served>>> {
         // Nothing that holds the lock panics.
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The present weights, if they have had so many updates.
+    fn has(&self, version: u64) -> Option<Arc<Served>> {
+        self.served().clone().filter(|served| served.version == version)
     }
 
     /// The path of a directory of weights on the servers' machines.
@@ -166,19 +192,16 @@ impl Fleet {
 
     /// Asks a replica with these weights; another one if it is lost. Requests with the same `root` go to the same
     /// replica, whose cache knows their beginning.
-    pub(super) async fn ask(
-        &self,
-        root: u64,
-        version: u64,
-        ask: &Ask<'_>,
-    ) -> Result<Completion, PolicyError> {
+    pub(super) async fn ask(&self, root: u64, version: u64, ask: Ask<'_>) -> Result<Completion, PolicyError> {
+        let served = self.has(version);
+        let ask = Ask { adapter: served.as_ref().and_then(|served| served.adapter.as_deref()), ..ask };
         let mut problem = String::new();
         for _ in 0..ANEW_MAX {
             let Some(replica) = self.choose(root, version) else {
                 self.revive(version).await?;
                 continue;
             };
-            match replica.ask(&self.facts.model, ask).await {
+            match replica.ask(&self.facts.model, &ask).await {
                 Ok(completion) => return Ok(completion),
                 Err(Missed::Fatal(error)) => return Err(error),
                 Err(Missed::Dead(said)) => problem = said,
@@ -209,8 +232,7 @@ impl Fleet {
     /// If none can be used.
     async fn revive(&self, version: u64) -> Result<(), PolicyError> {
         let _one_at_a_time = self.reviving.lock().await;
-        let served = self.served().clone().filter(|served| served.version == version);
-        let Some(served) = served else {
+        let Some(served) = self.has(version) else {
             return Err(PolicyError::Failed(format!(
                 "the engines have not the weights after {version} updates"
             )));
@@ -219,9 +241,7 @@ impl Fleet {
             if replica.is_ready(version) {
                 return Ok(());
             }
-            replica
-                .serve(&self.facts.model, &served.dir, version, &served.proof, self.config.tolerance)
-                .await;
+            replica.serve(&self.facts.model, &served, self.config.tolerance).await;
         }
         if self.replicas.iter().any(|replica| replica.is_ready(version)) {
             return Ok(());

@@ -14,6 +14,8 @@ use crate::turns::Turns;
 pub struct EnginePolicy {
     fleet: Arc<Fleet>,
     chat: Arc<Chat>,
+    /// Ids of the model's head that the tokenizer does not have, ascending.
+    missing_ids: Arc<[u32]>,
     version: u64,
     turns: Turns<Result<Completion, PolicyError>>,
     /// With the trace whose head is the prompt.
@@ -22,10 +24,17 @@ pub struct EnginePolicy {
 
 impl EnginePolicy {
     /// The policy that `fleet` serves, with its chat format; its weights have had `version` updates. Replicas with
-    /// other weights are not asked.
-    pub fn new(fleet: &Arc<Fleet>, chat: &Arc<Chat>, version: u64) -> Self {
-        let (fleet, chat) = (Arc::clone(fleet), Arc::clone(chat));
-        EnginePolicy { fleet, chat, version, turns: Turns::new(), under_way: BTreeMap::new() }
+    /// other weights are not asked. `missing_ids` are those of the model's head that the tokenizer does not have, in
+    /// ascending order: an engine does not know them, and must never sample them.
+    pub fn new(fleet: &Arc<Fleet>, chat: &Arc<Chat>, missing_ids: &[u32], version: u64) -> Self {
+        EnginePolicy {
+            fleet: Arc::clone(fleet),
+            chat: Arc::clone(chat),
+            missing_ids: missing_ids.into(),
+            version,
+            turns: Turns::new(),
+            under_way: BTreeMap::new(),
+        }
     }
 
     /// What an engine can do for a turn.
@@ -53,6 +62,10 @@ impl EnginePolicy {
 
     fn said(&self, completion: Completion, sampling: &Sampling) -> Result<Said, PolicyError> {
         let Completion { ids, logprobs, end } = completion;
+        if let Some(id) = ids.iter().find(|id| self.missing_ids.binary_search(id).is_ok()) {
+            let problem = format!("it sampled the id {id}, which the tokenizer does not have");
+            return Err(PolicyError::Failed(problem));
+        }
         let stop = match end {
             End::Text => StopReason::StopString,
             End::Length if ids.len() < sampling.tokens_max => StopReason::ContextFull,
@@ -109,13 +122,16 @@ impl Policy for EnginePolicy {
             Ok((trace, prompt)) => {
                 let (fleet, chat, sampling) =
                     (Arc::clone(&self.fleet), Arc::clone(&self.chat), Arc::clone(&turn.sampling));
+                let missing_ids = Arc::clone(&self.missing_ids);
                 let (root, version, seed) = (root(&trace), self.version, turn.seed);
                 let tokens_max = fleet.context_tokens_max().saturating_sub(prompt.len());
                 let id = self.turns.begin(
                     async move |teller| {
                         let (prompt, sampling, end_ids) = (&prompt[..], &*sampling, chat.end_ids());
-                        let ask = Ask { prompt, sampling, end_ids, seed, tokens_max };
-                        teller.tell(fleet.ask(root, version, &ask).await);
+                        let missing_ids = &*missing_ids;
+                        let ask =
+                            Ask { prompt, sampling, adapter: None, end_ids, missing_ids, seed, tokens_max };
+                        teller.tell(fleet.ask(root, version, ask).await);
                     },
                     Err,
                 );

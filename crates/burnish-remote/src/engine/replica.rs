@@ -1,6 +1,5 @@
 //! One server of a fleet.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,8 +9,9 @@ use burnish_http::{HttpError, Patience, Server, key_from};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use super::fleet::Served;
 use super::request::{Ask, Completion, End, Facts};
-use super::{EngineConfig, EngineError, EngineKind, Proof, Stage, sglang, vllm};
+use super::{EngineConfig, EngineError, EngineKind, Stage, sglang, vllm};
 
 /// A server, and what is known of it.
 #[derive(Debug)]
@@ -96,16 +96,12 @@ impl Replica {
         facts.map_err(|problem| EngineError::Unfit { url: self.server.url().to_owned(), problem })
     }
 
-    /// Gives it the weights in `dir`, and lets it prove that it has them. It is ready afterwards, or says why not.
-    pub(super) async fn serve(&self, model: &str, dir: &Path, version: u64, proof: &Proof, tolerance: f64) {
+    /// Gives it weights, and lets it prove that it has them. It is ready afterwards, or says why not.
+    pub(super) async fn serve(&self, model: &str, served: &Served, tolerance: f64) {
         *self.state() = State::Unready("it is being given new weights".into());
-        let updated = match self.kind {
-            EngineKind::Vllm => vllm::update(&self.server, dir, version, self.update_patience).await,
-            EngineKind::Sglang => sglang::update(&self.server, dir, version, self.update_patience).await,
-        };
-        let state = match updated {
-            Ok(()) => match self.prove(model, proof, tolerance).await {
-                Ok(()) => State::Ready(version),
+        let state = match self.give(served).await {
+            Ok(()) => match self.prove(model, served, tolerance).await {
+                Ok(()) => State::Ready(served.version),
                 Err(problem) => State::Unready(format!("{}: {problem}", Stage::Prove)),
             },
             Err((stage, problem)) => State::Unready(format!("{stage}: {problem}")),
@@ -113,10 +109,30 @@ impl Replica {
         *self.state() = state;
     }
 
-    async fn prove(&self, model: &str, proof: &Proof, tolerance: f64) -> Result<(), String> {
+    async fn give(&self, served: &Served) -> Result<(), (Stage, String)> {
+        let Served { dir, version, adapter, .. } = served;
+        let (server, patience) = (&self.server, self.update_patience);
+        match (self.kind, adapter) {
+            (EngineKind::Vllm, None) => vllm::update(server, dir, *version, patience).await,
+            (EngineKind::Sglang, None) => sglang::update(server, dir, *version, patience).await,
+            (EngineKind::Vllm, Some(name)) => vllm::add_adapter(server, name, dir, patience).await,
+            (EngineKind::Sglang, Some(name)) => sglang::add_adapter(server, name, dir, patience).await,
+        }
+    }
+
+    /// Takes the adapter of earlier weights away. One that stays does no harm.
+    pub(super) async fn forget(&self, adapter: &str) {
+        let _ = match self.kind {
+            EngineKind::Vllm => vllm::remove_adapter(&self.server, adapter).await,
+            EngineKind::Sglang => sglang::remove_adapter(&self.server, adapter).await,
+        };
+    }
+
+    async fn prove(&self, model: &str, served: &Served, tolerance: f64) -> Result<(), String> {
+        let (adapter, proof) = (served.adapter.as_deref(), &served.proof);
         let theirs = match self.kind {
-            EngineKind::Vllm => vllm::score(&self.server, model, &proof.ids).await,
-            EngineKind::Sglang => sglang::score(&self.server, &proof.ids).await,
+            EngineKind::Vllm => vllm::score(&self.server, adapter.unwrap_or(model), &proof.ids).await,
+            EngineKind::Sglang => sglang::score(&self.server, adapter, &proof.ids).await,
         };
         proof.check(&theirs.map_err(|error| error.to_string())??, tolerance)
     }

@@ -23,6 +23,7 @@ fn request(ask: &Ask<'_>) -> Value {
         if sampling.ignore_eos { Vec::new() } else { [ask.end_ids, &sampling.stop_token_ids].concat() };
     json!({
         "input_ids": ask.prompt,
+        "lora_path": ask.adapter,
         "stream": false,
         "return_logprob": true,
         "logprob_start_len": -1,
@@ -38,6 +39,7 @@ fn request(ask: &Ask<'_>) -> Value {
             "no_stop_trim": true,
             "stop_token_ids": stop_ids,
             "ignore_eos": sampling.ignore_eos,
+            "logit_bias": ask.logit_bias(),
             "skip_special_tokens": false,
             "spaces_between_special_tokens": false,
         },
@@ -85,9 +87,13 @@ fn pair(given: &Value) -> Result<(u32, f32), String> {
 }
 
 /// The log-probs of a text's ids but the first, at temperature 1.
-pub(super) async fn score(server: &Server, ids: &[u32]) -> Result<Result<Vec<f32>, String>, HttpError> {
+pub(super) async fn score(
+    server: &Server,
+    adapter: Option<&str>,
+    ids: &[u32],
+) -> Result<Result<Vec<f32>, String>, HttpError> {
     let body = json!({
-        "input_ids": ids, "return_logprob": true, "logprob_start_len": 0,
+        "input_ids": ids, "lora_path": adapter, "return_logprob": true, "logprob_start_len": 0,
         "sampling_params": {"max_new_tokens": 1, "temperature": 0.0},
     });
     let answer = server.post("/generate", body.to_string()).json().await?;
@@ -197,6 +203,44 @@ impl Loaded<'_> {
         let call = self.0.post("/continue_generation", json!({"torch_empty_cache": false}));
         call.json().await.map(|_| ()).map_err(|error| (Stage::Resume, error.to_string()))
     }
+}
+
+/// Gives a server the adapter in `dir` under a name that it does not know. Its requests and those of others go on.
+///
+/// # Errors
+/// In which state, and why.
+pub(super) async fn add_adapter(
+    server: &Server,
+    name: &str,
+    dir: &Path,
+    patience: Patience,
+) -> Result<(), (Stage, String)> {
+    let body = json!({"lora_name": name, "lora_path": dir.to_string_lossy()}).to_string();
+    let answer = server.post("/load_lora_adapter", body).with(patience).once().json().await;
+    match answer {
+        Ok(answer) if answer["success"].as_bool() == Some(true) => Ok(()),
+        Ok(answer) => Err((Stage::Load, format!("/load_lora_adapter answers {answer}"))),
+        Err(error) if is_known(&error) => Ok(()),
+        Err(error) => Err((
+            Stage::Load,
+            format!("{error}; a server takes adapters if it was started with --enable-lora"),
+        )),
+    }
+}
+
+/// Whether it has the adapter already, because it was lost only for a while.
+fn is_known(error: &HttpError) -> bool {
+    matches!(error, HttpError::Status { status: 400, said, .. } if said.contains("already"))
+}
+
+/// Takes an adapter away again.
+pub(super) async fn remove_adapter(server: &Server, name: &str) -> Result<(), HttpError> {
+    server
+        .post("/unload_lora_adapter", json!({ "lora_name": name }).to_string())
+        .once()
+        .text()
+        .await
+        .map(|_| ())
 }
 
 /// Whether it complains about a prompt that does not fit.

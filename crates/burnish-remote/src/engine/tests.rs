@@ -75,7 +75,7 @@ fn turn(text: &str, sampling: Sampling) -> Turn {
 type Answer = (Trace, Result<TurnOutput, PolicyError>);
 
 fn answer(fleet: &Arc<Fleet>, version: u64, turn: Turn) -> Answer {
-    answer_all(&mut EnginePolicy::new(fleet, &chat(), version), [turn]).remove(0)
+    answer_all(&mut EnginePolicy::new(fleet, &chat(), &[901, 902], version), [turn]).remove(0)
 }
 
 #[test]
@@ -106,15 +106,17 @@ fn ids_go_there_and_come_back_with_their_log_probs() {
             EngineKind::Vllm => (
                 &asked.body,
                 json!({
-                    "model": "policy", "max_tokens": 9, "temperature": 1.0, "logprobs": 0, "top_p": 1.0, "top_k": 0,
-                    "repetition_penalty": 1.0, "ignore_eos": false, "return_token_ids": true,
-                }),
+                        "model": "policy", "max_tokens": 9, "temperature": 1.0, "logprobs": 0, "top_p": 1.0, "top_k": 0,
+                        "repetition_penalty": 1.0, "ignore_eos": false, "return_token_ids": true,
+                "logit_bias": {"901": -100.0, "902": -100.0},
+                    }),
             ),
             EngineKind::Sglang => (
                 &asked.body["sampling_params"],
                 json!({
-                    "max_new_tokens": 9, "temperature": 1.0, "top_p": 1.0, "top_k": -1, "ignore_eos": false,
-                }),
+                        "max_new_tokens": 9, "temperature": 1.0, "top_p": 1.0, "top_k": -1, "ignore_eos": false,
+                "logit_bias": {"901": -100.0, "902": -100.0},
+                    }),
             ),
         };
         for (key, value) in expected.as_object().unwrap() {
@@ -219,7 +221,7 @@ fn a_replica_that_keeps_its_old_weights_is_found_and_not_asked() {
             "{notes:?}"
         );
         let turns = (0..40).map(|at| turn(&format!("q{at}"), Sampling::at(1.0, 4)));
-        let answers = answer_all(&mut EnginePolicy::new(&fleet, &chat(), 1), turns);
+        let answers = answer_all(&mut EnginePolicy::new(&fleet, &chat(), &[], 1), turns);
         assert!(answers.iter().all(|(_, answer)| answer.is_ok()));
         assert_eq!((honest.state().asked.len(), liar.state().asked.len()), (40, 0));
         // Nobody is left who could be asked.
@@ -231,6 +233,34 @@ fn a_replica_that_keeps_its_old_weights_is_found_and_not_asked() {
         );
         let (_, late) = answer(&fleet, 1, turn("q", Sampling::at(1.0, 4)));
         assert!(late.unwrap_err().to_string().contains("have not the weights after 1 updates"));
+    }
+}
+
+#[test]
+fn adapters_are_added_under_new_names_and_proved_too() {
+    for kind in KINDS {
+        let (server, liar) = (start(Manner::default()), start(Manner::default()));
+        let weights = Weights::new();
+        let with_adapters = EngineConfig { adapters: true, ..config(kind, &[&server, &liar]) };
+        let fleet = Fleet::connect(with_adapters).unwrap();
+        fleet.serve(&weights.write(0.5), 1, proof(0.5, None)).unwrap();
+        let first: Vec<String> = server.state().adapters.keys().cloned().collect();
+        assert!(first.len() == 1 && first[0].starts_with("update_1_"), "{first:?}");
+        let (trace, output) = answer(&fleet, 1, turn("q", Sampling::at(1.0, 4)));
+        output.unwrap();
+        assert_eq!(trace.nodes().last().unwrap().sampled.as_ref().unwrap().model_logprobs, [-1.5; 2]);
+        liar.state().manner.lies = true;
+        let notes = fleet.serve(&weights.write(0.75), 2, proof(0.75, Some(0.5))).unwrap();
+        assert!(notes.len() == 1 && notes[0].contains(&liar.url), "{notes:?}");
+        // The one before is taken away, and the model itself never changes.
+        let second: Vec<String> = server.state().adapters.keys().cloned().collect();
+        assert!(second.len() == 1 && second[0].starts_with("update_2_"), "{second:?}");
+        assert_eq!(server.state().w, -0.5);
+        // Lost for a while, it is found again with what it has.
+        server.state().manner.is_dead = true;
+        assert!(answer(&fleet, 2, turn("q", Sampling::at(1.0, 4))).1.is_err());
+        server.state().manner.is_dead = false;
+        answer(&fleet, 2, turn("q", Sampling::at(1.0, 4))).1.unwrap();
     }
 }
 
@@ -266,7 +296,7 @@ fn requests_of_a_group_share_a_replica_and_a_lost_one_is_replaced_and_comes_back
             (Fleet::connect(config(kind, &[&servers[0], &servers[1]])).unwrap(), Weights::new());
         fleet.serve(&weights.write(0.0), 0, proof(0.0, None)).unwrap();
         let turns = (0..24).map(|at| turn(&format!("task {}", at % 6), Sampling::at(1.0, 4)));
-        let mut policy = EnginePolicy::new(&fleet, &chat(), 0);
+        let mut policy = EnginePolicy::new(&fleet, &chat(), &[], 0);
         let answers = answer_all(&mut policy, turns);
         assert!(answers.iter().all(|(_, answer)| answer.is_ok()));
         let prompts = |server: &StandIn| {

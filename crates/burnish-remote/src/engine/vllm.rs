@@ -26,7 +26,7 @@ fn request(model: &str, ask: &Ask<'_>) -> Value {
     let end_ids = if sampling.ignore_eos { &[] } else { ask.end_ids };
     let stop_ids = [end_ids, &sampling.stop_token_ids].concat();
     json!({
-        "model": model,
+        "model": ask.adapter.unwrap_or(model),
         "prompt": ask.prompt,
         "add_special_tokens": false,
         "max_tokens": sampling.tokens_max.min(ask.tokens_max),
@@ -39,6 +39,7 @@ fn request(model: &str, ask: &Ask<'_>) -> Value {
         "include_stop_str_in_output": true,
         "stop_token_ids": stop_ids,
         "ignore_eos": sampling.ignore_eos,
+        "logit_bias": ask.logit_bias(),
         "logprobs": 0,
         "return_token_ids": true,
         "return_tokens_as_token_ids": true,
@@ -256,6 +257,43 @@ impl Labelled<'_> {
             true => Err(at("it says that it is still paused".to_owned())),
         }
     }
+}
+
+/// Gives a server the adapter in `dir` under a name that it does not know. Its requests and those of others go on.
+///
+/// # Errors
+/// In which state, and why.
+pub(super) async fn add_adapter(
+    server: &Server,
+    name: &str,
+    dir: &Path,
+    patience: Patience,
+) -> Result<(), (Stage, String)> {
+    let body = json!({"lora_name": name, "lora_path": dir.to_string_lossy()}).to_string();
+    let answer = server.post("/v1/load_lora_adapter", body).with(patience).once().text().await;
+    if answer.as_ref().is_err_and(is_known) {
+        return Ok(());
+    }
+    answer.map(|_| ()).map_err(|error| {
+        let hint = match &error {
+            HttpError::Status { status: 404, .. } => {
+                "; start it with --enable-lora, and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 in its environment"
+            }
+            _ => "",
+        };
+        (Stage::Load, format!("{error}{hint}"))
+    })
+}
+
+/// Whether it has the adapter already, because it was lost only for a while.
+fn is_known(error: &HttpError) -> bool {
+    matches!(error, HttpError::Status { status: 400, said, .. } if said.contains("already"))
+}
+
+/// Takes an adapter away again.
+pub(super) async fn remove_adapter(server: &Server, name: &str) -> Result<(), HttpError> {
+    let body = json!({ "lora_name": name }).to_string();
+    server.post("/v1/unload_lora_adapter", body).once().text().await.map(|_| ())
 }
 
 fn said(error: HttpError) -> String {

@@ -107,7 +107,8 @@ fn completion(state: &State, body: &Value) -> Value {
     let ids = |key: &str| -> Vec<u32> { serde_json::from_value(body[key].clone()).unwrap_or_default() };
     let prompt = ids("prompt");
     if !body["prompt_logprobs"].is_null() {
-        let scored = score(&state.model, &[Sample::of_text(prompt.clone())], 4096).unwrap().remove(0);
+        let texts = [Sample::of_text(prompt.clone())];
+        let scored = score(&state.model, &texts, 4096).unwrap().remove(0);
         let of = |(id, logprob): (&u32, &f32)| json!({ id.to_string(): {"logprob": logprob} });
         let mut given: Vec<Value> = prompt.iter().zip(&scored).map(of).collect();
         given[0] = Value::Null;
@@ -127,8 +128,10 @@ fn completion(state: &State, body: &Value) -> Value {
     };
     let (seed, end_ids) = (body["seed"].as_u64().unwrap(), ids("stop_token_ids").into());
     let request = Request { prompt, sampling, seed, end_ids };
+    let mut model = Model::clone(&state.model);
+    model.restrict_vocab(|id| body["logit_bias"][id.to_string()].is_null());
     let (mut answers, _) =
-        generate(&state.model, Some(&state.tokenizer), &[request], &Limits::default()).unwrap();
+        generate(&Arc::new(model), Some(&state.tokenizer), &[request], &Limits::default()).unwrap();
     let answer = answers.remove(0);
     let (finish, stop) = match answer.stop {
         StopReason::EndToken => ("stop", json!(answer.ids.last())),

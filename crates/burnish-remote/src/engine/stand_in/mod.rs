@@ -36,6 +36,8 @@ pub(super) struct Manner {
 pub(super) struct State {
     pub(super) manner: Manner,
     pub(super) w: f64,
+    /// The same of each adapter.
+    pub(super) adapters: BTreeMap<String, f64>,
     pub(super) label: String,
     pub(super) is_paused: bool,
     /// The requests for answers.
@@ -71,7 +73,14 @@ impl StandIn {
     pub(super) fn start(manner: Manner, end: u32) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let state = State { manner, w: -0.5, label: "default".into(), is_paused: false, asked: Vec::new() };
+        let state = State {
+            manner,
+            w: -0.5,
+            adapters: BTreeMap::new(),
+            label: "default".into(),
+            is_paused: false,
+            asked: Vec::new(),
+        };
         let state = Arc::new(Mutex::new(state));
         let own = StandIn { url, state };
         let serving = own.clone();
@@ -103,7 +112,7 @@ impl StandIn {
     fn reply(&self, path: &str, body: &Value, end: u32) -> (&'static str, Value) {
         let mut state = self.state();
         let (route, query) = path.split_once('?').unwrap_or((path, ""));
-        let is_development = !matches!(route, "/v1/models" | "/v1/completions");
+        let is_development = !route.starts_with("/v1/");
         if state.manner.is_plain && is_development {
             return ("404 Not Found", json!({"detail": "Not Found"}));
         }
@@ -122,13 +131,21 @@ impl StandIn {
 impl State {
     fn load(&mut self, dir: &Value) {
         if !self.manner.lies {
-            let file = Path::new(dir.as_str().unwrap()).join("w");
-            self.w = std::fs::read_to_string(file).unwrap().parse().unwrap();
+            self.w = read(dir);
         }
     }
 
-    fn logprob(&self) -> f64 {
-        -(1.0 + self.w)
+    /// Loads an adapter. Returns whether its name is new.
+    fn add(&mut self, body: &Value) -> bool {
+        let name = body["lora_name"].as_str().unwrap().to_owned();
+        let w = if self.manner.lies { self.w } else { read(&body["lora_path"]) };
+        self.adapters.insert(name, w).is_none()
+    }
+
+    /// The log-prob of every token under the adapter of this name, or under the model if there is none.
+    fn logprob(&self, adapter: &Value) -> f64 {
+        let adapter = adapter.as_str().and_then(|name| self.adapters.get(name));
+        -(1.0 + adapter.copied().unwrap_or(self.w))
     }
 
     /// The ids of an answer.
@@ -151,6 +168,10 @@ impl State {
         };
         (ids, ending)
     }
+}
+
+fn read(dir: &Value) -> f64 {
+    std::fs::read_to_string(Path::new(dir.as_str().unwrap()).join("w")).unwrap().parse().unwrap()
 }
 
 fn ids(value: &Value) -> Vec<u32> {

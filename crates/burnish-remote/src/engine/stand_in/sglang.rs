@@ -9,7 +9,7 @@ type Reply = (&'static str, Value);
 const BAD: &str = "400 Bad Request";
 
 /// The keys of `sampling_params`, each with whether a value of it is of the right type.
-const KNOWN: [(&str, fn(&Value) -> bool); 16] = [
+const KNOWN: [(&str, fn(&Value) -> bool); 17] = [
     ("max_new_tokens", Value::is_u64),
     ("min_new_tokens", Value::is_u64),
     ("temperature", Value::is_number),
@@ -24,6 +24,7 @@ const KNOWN: [(&str, fn(&Value) -> bool); 16] = [
     ("no_stop_trim", Value::is_boolean),
     ("stop_token_ids", Value::is_array),
     ("ignore_eos", Value::is_boolean),
+    ("logit_bias", Value::is_object),
     ("skip_special_tokens", Value::is_boolean),
     ("spaces_between_special_tokens", Value::is_boolean),
 ];
@@ -50,6 +51,16 @@ pub(super) fn reply(state: &mut State, route: &str, body: &Value, end: u32) -> O
                 format!("Succeeded to update model weights. Weight version updated to {}.", state.label);
             json!({"success": true, "message": message, "num_paused_requests": 0})
         }
+        "/load_lora_adapter" => match state.add(body) {
+            true => json!({"success": true, "error_message": null, "loaded_adapters": {}}),
+            false => {
+                return Some((BAD, json!({"error": {"message": "LoRA with that name already exists."}})));
+            }
+        },
+        "/unload_lora_adapter" => {
+            state.adapters.remove(body["lora_name"].as_str().unwrap());
+            json!({"success": true, "error_message": null, "loaded_adapters": {}})
+        }
         "/generate" => return Some(generate(state, body, end)),
         _ => return None,
     };
@@ -64,7 +75,7 @@ fn generate(state: &mut State, body: &Value, end: u32) -> Reply {
             return (BAD, json!({"error": format!("sampling_params.{key}: {value}")}));
         }
     }
-    let (logprob, prompt) = (state.logprob(), ids(&body["input_ids"]));
+    let (logprob, prompt) = (state.logprob(&body["lora_path"]), ids(&body["input_ids"]));
     let tokens_max = sampling["max_new_tokens"].as_u64().unwrap() as usize;
     if prompt.len() + tokens_max > 64 {
         let said = "Requested token count exceeds the model's maximum context length of 64 tokens.";

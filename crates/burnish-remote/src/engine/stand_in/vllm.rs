@@ -29,6 +29,17 @@ pub(super) fn reply(state: &mut State, route: &str, query: &str, body: &Value, e
             json!({"success": true, "new_version": state.label})
         }
         "/weight_info" => json!({"weight_version": state.label}),
+        "/v1/load_lora_adapter" => match state.add(body) {
+            true => json!("Success: LoRA adapter added successfully."),
+            false => {
+                let message = "The lora adapter has already been loaded.";
+                return Some(("400 Bad Request", json!({"error": {"message": message}})));
+            }
+        },
+        "/v1/unload_lora_adapter" => {
+            state.adapters.remove(body["lora_name"].as_str().unwrap());
+            json!("Success: LoRA adapter removed successfully.")
+        }
         "/v1/completions" => completion(state, body, end),
         _ => return None,
     };
@@ -36,7 +47,7 @@ pub(super) fn reply(state: &mut State, route: &str, query: &str, body: &Value, e
 }
 
 fn completion(state: &mut State, body: &Value, end: u32) -> Value {
-    let (logprob, prompt) = (state.logprob(), ids(&body["prompt"]));
+    let (logprob, prompt) = (state.logprob(&body["model"]), ids(&body["prompt"]));
     if !body["prompt_logprobs"].is_null() {
         let of = |id: &u32| json!({ id.to_string(): {"logprob": logprob, "rank": 1} });
         let given: Vec<Value> = std::iter::once(Value::Null).chain(prompt[1..].iter().map(of)).collect();
