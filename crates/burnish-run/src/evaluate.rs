@@ -44,6 +44,7 @@ pub(crate) fn evaluate(
 ) -> Result<Evaluation, RunError> {
     let mut sampler = policy.sampler_of_run(version, recipe.rollout.limits())?;
     let episodes = play(recipe, sampler.policy(), set, 0..set.tasks.len())?;
+    sampler.finish()?;
     let summary = Summary::of(&set.tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
     Ok(Evaluation { episodes, summary })
 }

@@ -41,18 +41,24 @@ impl Sampler {
         }
     }
 
-    /// Statistics of what was sampled in this process.
-    pub(crate) fn stats(&self) -> Stats {
+    /// Ends sampling. Returns statistics of what was sampled in this process.
+    ///
+    /// # Errors
+    /// If somebody gave an engine other weights meanwhile.
+    pub(crate) fn finish(self) -> Result<Stats, RunError> {
         match self {
-            Sampler::Local(policy) => policy.stats(),
-            Sampler::Engine(_) => Stats::default(),
+            Sampler::Local(policy) => Ok(policy.stats()),
+            Sampler::Engine(policy) => {
+                policy.confirm()?;
+                Ok(Stats::default())
+            }
         }
     }
 }
 
 /// Whoever samples from `model`, whose weights have had `version` updates: the engine, if there is one, or this
-/// process. Drop it when sampling is done, together with its packed weights and its cache, because the training passes
-/// need the room.
+/// process. Finish it when sampling is done; its packed weights and its cache go then, because the training passes need
+/// the room.
 ///
 /// # Errors
 /// If an engine can't be given the weights.

@@ -21,7 +21,7 @@ pub struct Fleet {
     replicas: Vec<Arc<Replica>>,
     facts: Facts,
     served: Mutex<Option<Arc<Served>>>,
-    /// Makes the names of adapters differ from those of earlier runs, whose weights a server may still have.
+    /// Makes the names of weights differ from those of other runs, which a server may still have.
     session: u64,
     /// Held by whoever gives weights to replicas that were lost.
     reviving: tokio::sync::Mutex<()>,
@@ -33,9 +33,18 @@ pub(super) struct Served {
     /// Their directory, as the servers see it.
     pub(super) dir: PathBuf,
     pub(super) version: u64,
-    /// The name under which the adapter in the directory is asked for; `None` if it holds a whole model.
-    pub(super) adapter: Option<String>,
+    /// Their name, which no other weights have.
+    pub(super) name: String,
+    /// Does the directory hold an adapter, which is asked for by the name?
+    pub(super) is_adapter: bool,
     pub(super) proof: Proof,
+}
+
+impl Served {
+    /// The adapter to ask for; `None`: the model itself.
+    pub(super) fn adapter(&self) -> Option<&str> {
+        self.is_adapter.then_some(&*self.name)
+    }
 }
 
 impl Fleet {
@@ -81,8 +90,8 @@ impl Fleet {
     /// If no replica can prove that it has them.
     pub fn serve(&self, dir: &Path, version: u64, proof: Proof) -> Result<Vec<String>, EngineError> {
         let dir = self.as_they_see(dir);
-        let adapter = self.config.adapters.then(|| format!("update_{version}_{:x}", self.session));
-        let served = Arc::new(Served { dir, version, adapter, proof });
+        let (name, is_adapter) = (format!("update_{version}_{:x}", self.session), self.config.adapters);
+        let served = Arc::new(Served { dir, version, name, is_adapter, proof });
         let before = self.served().replace(Arc::clone(&served));
         let works = self.replicas.iter().map(|replica| {
             let (replica, served, model) =
@@ -90,7 +99,7 @@ impl Fleet {
             let (before, tolerance) = (before.clone(), self.config.tolerance);
             async move {
                 replica.serve(&model, &served, tolerance).await;
-                if let Some(before) = before.as_ref().and_then(|before| before.adapter.as_ref()) {
+                if let Some(before) = before.as_ref().and_then(|before| before.adapter()) {
                     replica.forget(before).await;
                 }
             }
@@ -101,6 +110,19 @@ impl Fleet {
             return Err(EngineError::NotServed { version, problems });
         }
         Ok(problems)
+    }
+
+    /// Checks that all replicas that were asked for answers still have these weights.
+    ///
+    /// # Errors
+    /// If somebody else gave one of them others.
+    pub fn confirm(&self, version: u64) -> Result<(), EngineError> {
+        let Some(served) = self.has(version) else { return Ok(()) };
+        let works = self.replicas.iter().map(|replica| {
+            let (replica, served) = (Arc::clone(replica), Arc::clone(&served));
+            async move { replica.confirm(&served).await }
+        });
+        together(works)?.into_iter().collect()
     }
 
     /// Number of updates that the weights of the replicas have had; `None` before they were given any.
@@ -194,7 +216,7 @@ impl Fleet {
     /// replica, whose cache knows their beginning.
     pub(super) async fn ask(&self, root: u64, version: u64, ask: Ask<'_>) -> Result<Completion, PolicyError> {
         let served = self.has(version);
-        let ask = Ask { adapter: served.as_ref().and_then(|served| served.adapter.as_deref()), ..ask };
+        let ask = Ask { adapter: served.as_ref().and_then(|served| served.adapter()), ..ask };
         let mut problem = String::new();
         for _ in 0..ANEW_MAX {
             let Some(replica) = self.choose(root, version) else {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use burnish_core::{Abilities, Answered, Policy, PolicyError, Sampling, StopReason, Trace, Turn, TurnId};
 use burnish_model::{Chat, Said};
 
-use super::Fleet;
 use super::request::{Ask, Completion, End};
+use super::{EngineError, Fleet};
 use crate::turns::Turns;
 
 /// Turns that a fleet answers. Ids go there and come back; text is made here.
@@ -35,6 +35,14 @@ impl EnginePolicy {
             turns: Turns::new(),
             under_way: BTreeMap::new(),
         }
+    }
+
+    /// Checks that everything so far was sampled with the weights of this policy.
+    ///
+    /// # Errors
+    /// If somebody else gave a replica others.
+    pub fn confirm(&self) -> Result<(), EngineError> {
+        self.fleet.confirm(self.version)
     }
 
     /// What an engine can do for a turn.

@@ -110,13 +110,43 @@ impl Replica {
     }
 
     async fn give(&self, served: &Served) -> Result<(), (Stage, String)> {
-        let Served { dir, version, adapter, .. } = served;
-        let (server, patience) = (&self.server, self.update_patience);
-        match (self.kind, adapter) {
-            (EngineKind::Vllm, None) => vllm::update(server, dir, *version, patience).await,
-            (EngineKind::Sglang, None) => sglang::update(server, dir, *version, patience).await,
-            (EngineKind::Vllm, Some(name)) => vllm::add_adapter(server, name, dir, patience).await,
-            (EngineKind::Sglang, Some(name)) => sglang::add_adapter(server, name, dir, patience).await,
+        let (Served { dir, name, .. }, server, patience) = (served, &self.server, self.update_patience);
+        match (self.kind, served.is_adapter) {
+            (EngineKind::Vllm, false) => vllm::update(server, dir, name, patience).await,
+            (EngineKind::Sglang, false) => sglang::update(server, dir, name, patience).await,
+            (EngineKind::Vllm, true) => vllm::add_adapter(server, name, dir, patience).await,
+            (EngineKind::Sglang, true) => sglang::add_adapter(server, name, dir, patience).await,
+        }
+    }
+
+    /// Checks that it still has the weights that it was given, if it is asked for answers. Nobody else can change an
+    /// adapter.
+    ///
+    /// # Errors
+    /// If somebody else gave it others.
+    pub(super) async fn confirm(&self, served: &Served) -> Result<(), EngineError> {
+        if served.is_adapter || !self.is_ready(served.version) {
+            return Ok(());
+        }
+        let told = match self.kind {
+            EngineKind::Vllm => vllm::weights_name(&self.server).await,
+            EngineKind::Sglang => sglang::weights_name(&self.server).await,
+        };
+        match told {
+            Ok(Some(told)) if told == served.name => Ok(()),
+            Ok(told) => {
+                let (url, name) = (self.server.url().to_owned(), &served.name);
+                let problem = format!(
+                    "somebody else gave it other weights while it sampled ({told:?}, and not {name}): an engine serves one \
+                     run at a time"
+                );
+                Err(EngineError::Unfit { url, problem })
+            }
+            Err(error) => {
+                // What it answered before was from these weights.
+                *self.state() = State::Unready(error.to_string());
+                Ok(())
+            }
         }
     }
 
@@ -129,7 +159,7 @@ impl Replica {
     }
 
     async fn prove(&self, model: &str, served: &Served, tolerance: f64) -> Result<(), String> {
-        let (adapter, proof) = (served.adapter.as_deref(), &served.proof);
+        let (adapter, proof) = (served.adapter(), &served.proof);
         let theirs = match self.kind {
             EngineKind::Vllm => vllm::score(&self.server, adapter.unwrap_or(model), &proof.ids).await,
             EngineKind::Sglang => sglang::score(&self.server, adapter, &proof.ids).await,

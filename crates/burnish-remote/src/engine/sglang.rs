@@ -140,7 +140,7 @@ pub(super) async fn facts(server: &Server) -> Result<Result<Facts, String>, Http
     Ok(Ok(Facts { model, context_tokens_max, kind, heeds_seeds }))
 }
 
-/// Gives a server the weights in `dir`, as version `version`. Each state may take as long as `patience` says, and is
+/// Gives a server the weights in `dir`, and tells it their name. Each state may take as long as `patience` says, and is
 /// checked before the next one begins.
 ///
 /// # Errors
@@ -148,11 +148,11 @@ pub(super) async fn facts(server: &Server) -> Result<Result<Facts, String>, Http
 pub(super) async fn update(
     server: &Server,
     dir: &Path,
-    version: u64,
+    name: &str,
     patience: Patience,
 ) -> Result<(), (Stage, String)> {
     let paused = Serving { server, patience }.pause().await?;
-    let loaded = paused.load(dir, version).await?;
+    let loaded = paused.load(dir, name).await?;
     loaded.resume().await
 }
 
@@ -178,23 +178,27 @@ impl<'a> Serving<'a> {
 }
 
 impl<'a> Paused<'a> {
-    async fn load(self, dir: &Path, version: u64) -> Result<Loaded<'a>, (Stage, String)> {
-        let version = version.to_string();
-        let body =
-            json!({"model_path": dir.to_string_lossy(), "weight_version": version, "flush_cache": true});
+    async fn load(self, dir: &Path, name: &str) -> Result<Loaded<'a>, (Stage, String)> {
+        let body = json!({"model_path": dir.to_string_lossy(), "weight_version": name, "flush_cache": true});
         // Not twice: a server that failed once ends.
         let answer = self.0.post("/update_weights_from_disk", body).once().json().await;
         let answer = answer.map_err(|error| (Stage::Load, error.to_string()))?;
         if answer["success"].as_bool() != Some(true) {
             return Err((Stage::Load, format!("/update_weights_from_disk answers {answer}")));
         }
-        let about = self.0.server.get("/model_info").json().await;
-        let about = about.map_err(|error| (Stage::Label, error.to_string()))?;
-        match about["weight_version"].as_str() {
-            Some(said) if said == version => Ok(Loaded(self.0)),
-            _ => Err((Stage::Label, format!("/model_info answers {about} after the weights {version}"))),
+        let told = weights_name(self.0.server).await;
+        match told.map_err(|error| (Stage::Label, error.to_string()))? {
+            Some(told) if told == name => Ok(Loaded(self.0)),
+            told => {
+                Err((Stage::Label, format!("/model_info says {told:?} after the weights were named {name}")))
+            }
         }
     }
+}
+
+/// The name that it was last told of its weights.
+pub(super) async fn weights_name(server: &Server) -> Result<Option<String>, HttpError> {
+    Ok(server.get("/model_info").json().await?["weight_version"].as_str().map(str::to_owned))
 }
 
 impl Loaded<'_> {

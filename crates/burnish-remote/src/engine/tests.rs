@@ -237,6 +237,24 @@ fn a_replica_that_keeps_its_old_weights_is_found_and_not_asked() {
 }
 
 #[test]
+fn somebody_else_who_changes_the_weights_is_noticed() {
+    for kind in KINDS {
+        let (server, weights) = (start(Manner::default()), Weights::new());
+        let fleet = Fleet::connect(config(kind, &[&server])).unwrap();
+        fleet.serve(&weights.write(0.5), 4, proof(0.5, None)).unwrap();
+        let policy = EnginePolicy::new(&fleet, &chat(), &[], 4);
+        policy.confirm().unwrap();
+        // Another run, which happens to be as far.
+        Fleet::connect(config(kind, &[&server]))
+            .unwrap()
+            .serve(&weights.write(0.6), 4, proof(0.6, None))
+            .unwrap();
+        let error = policy.confirm().unwrap_err().to_string();
+        assert!(error.contains("one run at a time") && error.contains(&server.url), "{error}");
+    }
+}
+
+#[test]
 fn adapters_are_added_under_new_names_and_proved_too() {
     for kind in KINDS {
         let (server, liar) = (start(Manner::default()), start(Manner::default()));

@@ -170,7 +170,7 @@ async fn kind(server: &Server, model: &str) -> Result<Result<Kind, String>, Http
     })
 }
 
-/// Gives a server the weights in `dir`, as version `version`. Each state may take as long as `patience` says, and is
+/// Gives a server the weights in `dir`, and tells it their name. Each state may take as long as `patience` says, and is
 /// checked before the next one begins.
 ///
 /// # Errors
@@ -178,12 +178,12 @@ async fn kind(server: &Server, model: &str) -> Result<Result<Kind, String>, Http
 pub(super) async fn update(
     server: &Server,
     dir: &Path,
-    version: u64,
+    name: &str,
     patience: Patience,
 ) -> Result<(), (Stage, String)> {
     let paused = Serving { server, patience }.pause().await?;
     let loaded = paused.load(dir).await?;
-    let labelled = loaded.label(version).await?;
+    let labelled = loaded.label(name).await?;
     labelled.resume().await
 }
 
@@ -235,17 +235,20 @@ impl<'a> Paused<'a> {
 }
 
 impl<'a> Loaded<'a> {
-    async fn label(self, version: u64) -> Result<Labelled<'a>, (Stage, String)> {
+    async fn label(self, name: &str) -> Result<Labelled<'a>, (Stage, String)> {
         let at = |problem| (Stage::Label, problem);
-        let version = version.to_string();
-        let call = self.0.post("/update_weight_version", json!({"new_version": version}).to_string());
+        let call = self.0.post("/update_weight_version", json!({"new_version": name}).to_string());
         call.json().await.map_err(|error| at(said(error)))?;
-        let answer = self.0.server.get("/weight_info").json().await.map_err(|error| at(said(error)))?;
-        match answer["weight_version"].as_str() {
-            Some(said) if said == version => Ok(Labelled(self.0)),
-            _ => Err(at(format!("/weight_info answers {answer} after it was named {version}"))),
+        match weights_name(self.0.server).await.map_err(|error| at(said(error)))? {
+            Some(told) if told == name => Ok(Labelled(self.0)),
+            told => Err(at(format!("/weight_info says {told:?} after the weights were named {name}"))),
         }
     }
+}
+
+/// The name that it was last told of its weights.
+pub(super) async fn weights_name(server: &Server) -> Result<Option<String>, HttpError> {
+    Ok(server.get("/weight_info").json().await?["weight_version"].as_str().map(str::to_owned))
 }
 
 impl Labelled<'_> {

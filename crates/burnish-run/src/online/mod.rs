@@ -167,8 +167,7 @@ impl OnlineLoop {
         let (plan, tokenizer) = (&*self.plan, &behavior.chat.tokenizer);
         let selection = &mut self.selection;
         let mut groups = Groups::sample(recipe, tasks, selection, plan, sampler.policy(), tokenizer, step)?;
-        let mut metrics = sampling_metrics(&sampler.stats());
-        drop(sampler);
+        let mut metrics = sampling_metrics(&sampler.finish()?);
         // 2. Turn verdicts into rewards.
         groups.reward(recipe);
         shuffle(recipe, &mut groups, step);

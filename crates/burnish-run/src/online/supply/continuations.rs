@@ -77,7 +77,9 @@ impl Provider for Continued {
             turns_max: 1,
             overlong: rollout.overlong,
         };
-        let answers = tasks.others.play(behavior.sampler()?.policy(), &spec)?;
+        let mut sampler = behavior.sampler()?;
+        let answers = tasks.others.play(sampler.policy(), &spec)?;
+        sampler.finish()?;
         let tokens = sampled_there(&answers, &spawns);
         drop(spawns);
         for member in groups.kept_mut().flat_map(|group| &mut group.members) {

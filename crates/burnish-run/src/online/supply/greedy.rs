@@ -31,7 +31,9 @@ impl Provider for Greedy {
             turns_max: rollout.turns_max,
             overlong: rollout.overlong,
         };
-        let mut episodes = tasks.others.play(behavior.sampler()?.policy(), &spec)?;
+        let mut sampler = behavior.sampler()?;
+        let mut episodes = tasks.others.play(sampler.policy(), &spec)?;
+        sampler.finish()?;
         let (mut sum, mut scored) = (0.0, 0_usize);
         for (group, episode) in groups.kept_mut().zip(&mut episodes) {
             if recipe.reward.overlong_buffer.is_on() {
