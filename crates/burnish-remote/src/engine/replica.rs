@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::fleet::Served;
+use super::proof::Allowed;
 use super::request::{Ask, Completion, End, Facts};
 use super::{EngineConfig, EngineError, EngineKind, Stage, sglang, vllm};
 
@@ -23,6 +24,8 @@ pub(super) struct Replica {
     /// Requests that wait for it or are under way.
     load: AtomicUsize,
     state: Mutex<State>,
+    /// The least that its log-probs were off in a proof.
+    least_off: Mutex<Option<f64>>,
 }
 
 /// Whether it may be asked.
@@ -59,6 +62,7 @@ impl Replica {
             places: Semaphore::new(config.requests_max),
             load: AtomicUsize::new(0),
             state: Mutex::new(State::Unready("it was given no weights".into())),
+            least_off: Mutex::new(None),
         })
     }
 
@@ -164,7 +168,11 @@ impl Replica {
             EngineKind::Vllm => vllm::score(&self.server, adapter.unwrap_or(model), &proof.ids).await,
             EngineKind::Sglang => sglang::score(&self.server, adapter, &proof.ids).await,
         };
-        proof.check(&theirs.map_err(|error| error.to_string())??, tolerance)
+        let theirs = theirs.map_err(|error| error.to_string())??;
+        let mut least = self.least_off.lock().unwrap_or_else(PoisonError::into_inner);
+        let off = proof.check(&theirs, Allowed { tolerance, least: *least })?;
+        *least = Some(least.map_or(off, |least| least.min(off)));
+        Ok(())
     }
 
     /// Asks it for an answer, once it has a place.
