@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+mod engine_runs;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,8 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use burnish_core::Node;
-use burnish_rundir::journal::{EpisodeKind, Journal};
 use common::Scratch;
 use serde_json::Value;
 
@@ -126,45 +125,21 @@ fn vllm_samples_for_a_run_and_the_trainer_agrees_with_its_log_probs() {
     let (checkpoint, log) = (scratch.path("tiny/checkpoints/step_120"), scratch.path("vllm.log"));
     let drawn = ["--logprobs-mode", "processed_logprobs", "--enable-lora", "--max-lora-rank", "8"];
     let server = Server::start(Path::new(&environment), &checkpoint, &log, &drawn);
-    let urls = format!("engine.urls=[\"{}\"]", server.url);
-    let engine = ["train", "grpo.toml", "engine.kind=vllm", &urls, "train.max_steps=3"];
-    let lora = ["policy.lora={rank=4,alpha=8}", "run.dir=lora"];
-    let runs: [(&str, &[&str]); 4] = [
-        ("grpo", &[]),
-        // What is drawn from is not the softmax at temperature 1.
-        ("cold", &["run.dir=cold", "rollout.temperature=0.7"]),
-        // The adapter is merged into what the server is given.
-        ("lora", &lora),
-        ("adapter", &["policy.lora={rank=4,alpha=8}", "run.dir=adapter", "engine.adapters=true"]),
-    ];
-    for (run, more) in runs {
-        scratch.burnish(&[&engine[..], more].concat()).succeeds();
-        let apart = apart(&scratch, run);
-        assert!(apart.len() == 3 && apart.iter().all(|apart| *apart < 1e-4), "{run}: {apart:?}");
-    }
-    // Greedy answers before training are those of this process.
-    scratch.burnish(&["train", "grpo.toml", "run.dir=local", "train.max_steps=1"]).succeeds();
-    let said = |run: &str| {
-        let journal = Journal::open_to_read(&scratch.path(run).join("run.db")).unwrap();
-        let episodes = journal.episodes(0, EpisodeKind::Eval).unwrap().into_iter();
-        episodes.map(|stored| stored.episode.traces[0].clone()).collect::<Vec<_>>()
-    };
-    for (theirs, ours) in said("grpo").iter().zip(&said("local")) {
-        let (theirs, ours) = (theirs.nodes().last().unwrap(), ours.nodes().last().unwrap());
-        assert_eq!(theirs.ids, ours.ids);
-        let logprobs = |node: &Node| node.sampled.as_ref().unwrap().model_logprobs.clone();
-        let apart =
-            logprobs(theirs).iter().zip(&logprobs(ours)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!(apart < 1e-4, "{apart}");
-    }
-}
-
-/// How far the log-probs of the trainer and of the server are apart at most, step by step.
-fn apart(scratch: &Scratch, run: &str) -> Vec<f64> {
-    let rows = String::from_utf8(scratch.read(&format!("{run}/metrics.jsonl"))).unwrap();
-    let rows = rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let of_steps = rows.filter(|row| row["event"] == "train");
-    of_steps.map(|row| row["sampling/sampling_logp_difference/max"].as_f64().unwrap()).collect()
+    let adapter = ["policy.lora={rank=4,alpha=8}", "run.dir=adapter", "engine.adapters=true"];
+    engine_runs::agree(
+        &scratch,
+        "vllm",
+        &server.url,
+        &[
+            // First, since the server still has the adapter's base.
+            ("adapter", &adapter),
+            ("grpo", &[]),
+            // What is drawn from is not the softmax at temperature 1.
+            ("cold", &["run.dir=cold", "rollout.temperature=0.7"]),
+            // The adapter is merged into what the server is given.
+            ("lora", &["policy.lora={rank=4,alpha=8}", "run.dir=lora"]),
+        ],
+    );
 }
 
 /// vLLM 0.32 for the CPU does not renew its output head where that is the embedding.
@@ -185,6 +160,6 @@ fn vllm_has_all_of_the_new_weights_or_is_found() {
         finished.fails_with(&["proving the weights", "after 4 updates", "engine.tolerance"]);
         return;
     }
-    let apart = apart(&scratch, "grpo");
+    let apart = engine_runs::apart(&scratch, "grpo");
     assert!(apart.len() == 3 && apart.iter().all(|apart| *apart < 1e-4), "{apart:?}");
 }

@@ -106,7 +106,10 @@ impl Replica {
         let state = match self.give(served).await {
             Ok(()) => match self.prove(model, served, tolerance).await {
                 Ok(()) => State::Ready(served.version),
-                Err(problem) => State::Unready(format!("{}: {problem}", Stage::Prove)),
+                Err(problem) => {
+                    let base = if served.is_adapter { "; does it serve the base of the policy?" } else { "" };
+                    State::Unready(format!("{}: {problem}{base}", Stage::Prove))
+                }
             },
             Err((stage, problem)) => State::Unready(format!("{stage}: {problem}")),
         };
