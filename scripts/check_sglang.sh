@@ -11,9 +11,9 @@ cleanup() { [ -z "${server:-}" ] || kill "$server" || true; rm -rf "$work"; }
 trap cleanup EXIT
 
 # A small policy in f32 whose head is its own.
-cargo run --locked --release --quiet -- train recipes/quickstart.toml run.dir="$work/run" train.max_steps=1 eval.tasks=0 \
-  'policy={new={architecture="qwen3", vocab_size=512, hidden_size=128, intermediate_size=384, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32, max_position_embeddings=512, rope_theta=10000.0, tie_word_embeddings=false, dtype="f32"}}'
-model=$work/run/checkpoints/step_1
+cargo run --locked --release --quiet -- train recipes/starter.toml run.dir="$work/run" train.max_steps=20 eval.tasks=0 \
+  policy.new.tie_word_embeddings=false policy.new.dtype=f32
+model=$work/run/checkpoints/step_20
 
 "$python" -m sglang.launch_server --model-path "$model" --port "$port" --dtype float32 \
   --enable-deterministic-inference >"$work/log" 2>&1 &
