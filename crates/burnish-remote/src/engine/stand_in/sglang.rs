@@ -8,8 +8,11 @@ type Reply = (&'static str, Value);
 
 const BAD: &str = "400 Bad Request";
 
-/// The keys of `sampling_params`, each with whether a value of it is of the right type.
-const KNOWN: [(&str, fn(&Value) -> bool); 17] = [
+/// Whether a value is of a type.
+type IsOf = fn(&Value) -> bool;
+
+/// The keys of `sampling_params`, each with the type of its values.
+const KNOWN: [(&str, IsOf); 17] = [
     ("max_new_tokens", Value::is_u64),
     ("min_new_tokens", Value::is_u64),
     ("temperature", Value::is_number),
