@@ -63,7 +63,10 @@ impl Engine {
     /// If a server does not answer, or can't be used.
     pub(crate) fn of_recipe(recipe: &Recipe, run: &Path) -> Result<Option<Arc<Self>>, RunError> {
         let Some(fleet) = connect(recipe)? else { return Ok(None) };
-        let dir = fleet.weights_dir().map_or_else(|| run.join(DIR), Path::to_owned);
+        let own = run.join(DIR);
+        // What was left when the run was killed. Elsewhere, it may be another run's.
+        let _ = std::fs::remove_dir_all(&own);
+        let dir = fleet.weights_dir().map_or(own, Path::to_owned);
         let dir = std::path::absolute(&dir).unwrap_or(dir);
         Ok(Some(Arc::new(Engine { fleet, dir, given: Mutex::default() })))
     }
@@ -87,9 +90,7 @@ impl Engine {
             let now = proof.new.clone();
             let served = self.fleet.serve(&dir, version, proof)?;
             given.notes.extend(served.iter().map(|problem| format!("an engine is not used: {problem}")));
-            if let Some((before, _)) =
-                given.last.replace((dir.clone(), now)).filter(|(before, _)| *before != dir)
-            {
+            if let Some((before, _)) = given.last.replace((dir, now)) {
                 // Whoever could still read it is not used any more; a folder that stays does no harm.
                 let _ = std::fs::remove_dir_all(before);
             }
@@ -105,19 +106,12 @@ impl Engine {
     /// Writes weights for the servers: a whole model, or the adapter alone if they take adapters. A folder has its name
     /// when it is complete.
     fn write(&self, model: &Model, chat: &Chat, version: u64) -> Result<PathBuf, RunError> {
-        let (dir, unfinished) =
-            (self.dir.join(format!("update_{version}")), self.dir.join(format!("update_{version}.part")));
+        let name = self.fleet.name(version);
+        let (dir, unfinished) = (self.dir.join(&name), self.dir.join(format!("{name}.part")));
         let failed = |what: &Path, error: std::io::Error| {
-            RunError::Refused(format!(
-                "engine: the weights can't be handed over: {}: {error}",
-                what.display()
-            ))
+            let what = what.display();
+            RunError::Refused(format!("engine: the weights can't be handed over: {what}: {error}"))
         };
-        for old in [&dir, &unfinished] {
-            if old.exists() {
-                std::fs::remove_dir_all(old).map_err(|error| failed(old, error))?;
-            }
-        }
         std::fs::create_dir_all(&unfinished).map_err(|error| failed(&unfinished, error))?;
         match (self.fleet.takes_adapters(), model.is_adapted()) {
             (true, true) => model.save(&unfinished)?,
@@ -142,6 +136,6 @@ fn proof(model: &Model, chat: &Chat, tokens_max: usize, given: &Given) -> Result
     ids.truncate(tokens_max.min(model.context_tokens_max()));
     // An engine does not know which ids the tokenizer has.
     let scored = score_whole_head(model, &[Sample::of_text(ids.clone())], ids.len())?;
-    let new = scored.into_iter().next().unwrap_or_default().split_off(1);
+    let new = scored.first().and_then(|scored| scored.get(1..)).unwrap_or_default().to_vec();
     Ok(Proof { ids, new, before: given.last.as_ref().map(|(_, before)| before.clone()) })
 }

@@ -90,7 +90,7 @@ impl Fleet {
     /// If no replica can prove that it has them.
     pub fn serve(&self, dir: &Path, version: u64, proof: Proof) -> Result<Vec<String>, EngineError> {
         let dir = self.as_they_see(dir);
-        let (name, is_adapter) = (format!("update_{version}_{:x}", self.session), self.config.adapters);
+        let (name, is_adapter) = (self.name(version), self.config.adapters);
         let served = Arc::new(Served { dir, version, name, is_adapter, proof });
         let before = self.served().replace(Arc::clone(&served));
         let works = self.replicas.iter().map(|replica| {
@@ -110,6 +110,11 @@ impl Fleet {
             return Err(EngineError::NotServed { version, problems });
         }
         Ok(problems)
+    }
+
+    /// The name of the weights after so many updates, which no other weights have, of this run or of others.
+    pub fn name(&self, version: u64) -> String {
+        format!("update_{version}_{:x}", self.session)
     }
 
     /// Checks that all replicas that were asked for answers still have these weights.
