@@ -56,7 +56,7 @@ fn an_engine_samples_with_the_newest_weights_and_the_trainer_agrees_with_its_log
     let updates: Vec<&str> = given.iter().map(|name| name.rsplit_once('_').unwrap().0).collect();
     assert_eq!(updates, ["update_0", "update_4", "update_8", "update_12"]);
     let left = std::fs::read_dir(scratch.path("grpo/engine")).unwrap();
-    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<String> = left.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(left, given[3..]);
     let journal = Journal::open_to_read(&scratch.path("grpo/run.db")).unwrap();
     for step in 1..=3 {
