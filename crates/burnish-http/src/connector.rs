@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -44,7 +45,8 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
-        let Some(proxy) = self.proxies.intercept(&to) else {
+        let proxy = if is_here(&to) { None } else { self.proxies.intercept(&to) };
+        let Some(proxy) = proxy else {
             let connecting = self.direct.call(to);
             return Box::pin(async { connecting.await.map_err(Failure::from) });
         };
@@ -62,6 +64,12 @@ impl Service<Uri> for Connector {
             async move { connecting.await.map_err(|error| format!("{through}: {}", reason(&error)).into()) },
         )
     }
+}
+
+/// Is it this machine? No proxy leads there.
+fn is_here(to: &Uri) -> bool {
+    let host = to.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// A proxy is told the port; without one it would be taken to be that of HTTPS.

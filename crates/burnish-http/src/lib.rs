@@ -4,8 +4,8 @@
 //! [`Patience`] lasts; an answer is text, JSON, or arrives piece by piece ([`Incoming`]). Calls are futures, and one
 //! thread of this crate moves all of them ([`spawn`]): several hundred may be under way at once, and one that is no
 //! longer wanted is dropped, which closes its connection, so the server stops working on it. Proxies are taken from
-//! the environment (`HTTPS_PROXY`, `NO_PROXY` ...), and certificates are checked against Mozilla's list and the
-//! system's own.
+//! the environment (`HTTPS_PROXY`, `NO_PROXY` ...), but none leads to this machine; certificates are checked against
+//! Mozilla's list and the system's own.
 
 mod connector;
 mod error;

@@ -189,6 +189,11 @@ fn a_proxy_is_asked_for_a_way_through() {
     assert!(head.starts_with("GET /x HTTP/1.1\r\n"), "{head}");
     let error = block_on(server.get("/x").text()).unwrap().unwrap_err().to_string();
     assert!(error.contains("through the proxy http://") && !error.contains("secret"), "{error}");
+    // This machine is reached without.
+    let (url, _seen) = self::server(vec![Say(OK)]);
+    let nobody = Matcher::builder().all("http://127.0.0.1:9").build();
+    let server = Server::through(&url, None, PATIENCE, nobody).unwrap();
+    assert!(block_on(server.get("/").text()).unwrap().is_ok());
     let socks = Matcher::builder().all("socks5://localhost:9").build();
     let server = Server::through("http://far.example", None, PATIENCE, socks).unwrap();
     let error = block_on(server.get("/x").text()).unwrap().unwrap_err().to_string();
