@@ -25,6 +25,7 @@ mod text;
 mod top;
 mod tree;
 
+pub use burnish_model::Generated;
 pub use choose::{Choice, Chooser};
 pub use control::{Control, Decision, Now, Probe, Probed, Steer};
 pub use error::EngineError;
@@ -32,5 +33,5 @@ pub use generate::generate;
 pub use grammar::{GrammarError, check_grammar};
 pub use past::{Past, Seen};
 pub use policy::LocalPolicy;
-pub use request::{Generated, Limits, Request, RequestId, Stats};
+pub use request::{Limits, Request, RequestId, Stats};
 pub use sampler::{Ended, Sampler};

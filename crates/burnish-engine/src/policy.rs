@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burnish_core::{Abilities, Answered, Grammar, Policy, PolicyError, Sampling, Trace, Turn, TurnId};
-use burnish_model::{Chat, Model, Said};
+use burnish_model::{Chat, Generated, Model};
 
 use crate::control::Control;
 use crate::grammar::{GrammarError, Grammars, Held};
-use crate::{EngineError, Generated, Limits, Request, RequestId, Sampler, Stats};
+use crate::{EngineError, Limits, Request, RequestId, Sampler, Stats};
 use streaming::Reader;
 
 /// A model in this process, used through its chat format: an open batch over one snapshot of its weights.
@@ -117,12 +117,8 @@ impl LocalPolicy {
     fn finish(&self, asked: Asked, answer: Result<Generated, EngineError>) -> Answered {
         let Asked { id, turn, mut trace, reader: _ } = asked;
         let answer = answer.map_err(|error| PolicyError::Failed(error.to_string()));
-        let recorded = answer.and_then(|answer| {
-            let Generated { ids, model_logprobs, sampled_logprobs, stop, text, details } = answer;
-            let policy_version = self.version;
-            let said = Said { ids, model_logprobs, sampled_logprobs, stop, text, details, policy_version };
-            self.chat.take_answer(&mut trace, &turn, said)
-        });
+        let recorded =
+            answer.and_then(|answer| self.chat.take_answer(&mut trace, &turn, answer, self.version));
         match recorded {
             Ok(output) => Answered { id, trace, result: Ok(output) },
             Err(error) => Answered { id, trace: turn.trace, result: Err(error) },

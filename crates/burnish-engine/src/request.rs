@@ -1,4 +1,4 @@
-use burnish_core::{Sampling, StopReason, TokenLogprobs};
+use burnish_core::Sampling;
 use burnish_model::Model;
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -37,26 +37,6 @@ const ROUND_STEPS: usize = 16;
 /// Most tokens of an answer that are ever in the cache: the last token is never read.
 pub(crate) fn answer_rows_max(sampling: &Sampling, prompt_tokens: usize, context_tokens_max: usize) -> usize {
     sampling.tokens_max.min(context_tokens_max - prompt_tokens) - 1
-}
-
-/// An answer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Generated {
-    /// What was sampled, including the end token or the tokens that completed a stop string.
-    pub ids: Vec<u32>,
-    /// Log-probability of each id under the model, in nats; see
-    /// [`Choice::model_logprob`](crate::Choice::model_logprob).
-    pub model_logprobs: Vec<f32>,
-    /// Log-probability with which each id was drawn; see [`Choice::sampled_logprob`](crate::Choice::sampled_logprob).
-    /// `None`: the same as the model's, since nothing altered its distribution.
-    pub sampled_logprobs: Option<Vec<f32>>,
-    /// Why it ended.
-    pub stop: StopReason,
-    /// The text, if a stop string ended the answer: up to the stop string, or including it under
-    /// [`Sampling::include_stop`]. `None` if the text is that of the ids.
-    pub text: Option<String>,
-    /// One entry per id if [`Sampling::logprobs`] asked for them; otherwise empty.
-    pub details: Vec<TokenLogprobs>,
 }
 
 /// How much is done at once, how much memory that may take, and how long a sequence may become. Except for the context

@@ -111,7 +111,10 @@ fn failures_that_may_pass_are_tried_again_and_others_are_not() {
         server(vec![busy(), cut(), Say(""), Hold("HTTP/1.1 200 OK\r\n"), Say(OK), busy(), busy()]);
     let patience = Patience { retries: 4, timeout: Duration::from_millis(500), ..PATIENCE };
     let server = Server::new(&url, None, patience).unwrap();
+    let began = Instant::now();
     assert!(block_on(server.get("/").text()).unwrap().is_ok());
+    // One of them was waited for in vain, as long as the patience lasts and not for ever.
+    assert!((patience.timeout..20 * patience.timeout).contains(&began.elapsed()), "{:?}", began.elapsed());
     assert_eq!(seen.try_iter().filter(|seen| *seen != Seen::Closed).count(), 5);
     let error = block_on(server.get("/a").once().text()).unwrap().unwrap_err();
     assert_eq!(error.to_string(), format!("GET {url}/a: status 503: full"));
@@ -233,14 +236,17 @@ fn a_call_that_is_dropped_closes_its_connection() {
 fn many_calls_are_under_way_at_once() {
     let count = 200;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = at(&format!("http://{}", listener.local_addr().unwrap()));
-    // Nobody is answered before everybody has asked.
+    let patience = Patience { timeout: Duration::from_secs(60), ..PATIENCE };
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let server = Server::new(&url, None, patience).unwrap();
+    // Nobody is answered before everybody has asked, and nobody asks on a connection that was used already.
     std::thread::spawn(move || {
         let streams: Vec<TcpStream> = (0..count).map(|_| listener.accept().unwrap().0).collect();
         for mut stream in streams {
             let Seen::Request(head, _) = request(&stream) else { continue };
             let path = head.split(' ').nth(1).unwrap();
-            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{path}", path.len());
+            let head = "HTTP/1.1 200 OK\r\nconnection: close";
+            let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{path}", path.len());
             stream.write_all(answer.as_bytes()).unwrap();
         }
     });
@@ -253,7 +259,7 @@ fn many_calls_are_under_way_at_once() {
         })
         .collect();
     for _ in 0..count {
-        let (at, answer) = heard.recv_timeout(Duration::from_secs(20)).unwrap();
+        let (at, answer) = heard.recv_timeout(patience.timeout).unwrap();
         assert_eq!(answer.unwrap(), format!("/{at}"));
     }
     drop(tasks);

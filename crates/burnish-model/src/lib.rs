@@ -42,7 +42,7 @@ pub use model::{Loading, Model, Trains};
 pub use rope::RopeScaling;
 pub use template::{CHATML, ChatTemplate, Rendered};
 pub use tokenizer::{Encoded, Tokenizer};
-pub use turn::Said;
+pub use turn::Generated;
 
 /// Reads a whole model directory, to train every parameter in f32.
 ///

@@ -6,21 +6,21 @@ use crate::{AnswerTo, Chat, ChatError, Recorded};
 
 /// An answer as it was sampled.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
-    /// The ids, including the end token or the tokens that completed a stop string.
+pub struct Generated {
+    /// What was sampled, including the end token or the tokens that completed a stop string.
     pub ids: Vec<u32>,
-    /// Log-probability of each id under the model ([`Sampled::model_logprobs`]).
+    /// Log-probability of each id under the model, in nats ([`Sampled::model_logprobs`]).
     pub model_logprobs: Vec<f32>,
-    /// Log-probability with which each id was drawn ([`Sampled::sampled_logprobs`]).
+    /// Log-probability with which each id was drawn ([`Sampled::sampled_logprobs`]). `None`: the same as the model's,
+    /// since nothing altered its distribution.
     pub sampled_logprobs: Option<Vec<f32>>,
     /// Why it ended.
     pub stop: StopReason,
-    /// The text, if a stop string ended the answer; `None` if the text is that of the ids.
+    /// The text, if a stop string ended the answer: up to the stop string, or including it under
+    /// [`Sampling::include_stop`](burnish_core::Sampling::include_stop). `None` if the text is that of the ids.
     pub text: Option<String>,
-    /// Details of each id, if they were asked for; otherwise empty.
+    /// One entry per id if [`Sampling::logprobs`](burnish_core::Sampling::logprobs) asked for them; otherwise empty.
     pub details: Vec<TokenLogprobs>,
-    /// Number of updates that the weights had had.
-    pub policy_version: u64,
 }
 
 impl Chat {
@@ -44,12 +44,19 @@ impl Chat {
         Ok((trace, prompt))
     }
 
-    /// Appends the answer to `turn` to the trace that [`Chat::pose`] made for it.
+    /// Appends the answer to `turn`, by weights that have had `policy_version` updates, to the trace that
+    /// [`Chat::pose`] made for it.
     ///
     /// # Errors
     /// If the ids can't be decoded, or the log-probs do not fit them.
-    pub fn take_answer(&self, trace: &mut Trace, turn: &Turn, said: Said) -> Result<TurnOutput, PolicyError> {
-        let Said { ids, model_logprobs, sampled_logprobs, stop, text, details, policy_version } = said;
+    pub fn take_answer(
+        &self,
+        trace: &mut Trace,
+        turn: &Turn,
+        generated: Generated,
+        policy_version: u64,
+    ) -> Result<TurnOutput, PolicyError> {
+        let Generated { ids, model_logprobs, sampled_logprobs, stop, text, details } = generated;
         let sampling = &*turn.sampling;
         let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
         let sampled = Sampled { model_logprobs, sampled_logprobs, policy_version, temperature, stop };

@@ -1,7 +1,7 @@
 //! `[engine]`: what an engine can be asked for, and the correction of what it samples.
 
 use burnish_core::PolicyError;
-use burnish_remote::engine::EnginePolicy;
+use burnish_remote::engine::Fleet;
 use burnish_rl::correction::{CorrectionConfig, ProximalSource, WeightConfig, WeightLevel};
 use burnish_rl::rules;
 
@@ -21,14 +21,14 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
         }
     };
     if recipe.train.method == Method::Grpo {
-        EnginePolicy::ABILITIES.check_sampling(&recipe.rollout.sampling()).map_err(unable("rollout"))?;
+        Fleet::ABILITIES.check_sampling(&recipe.rollout.sampling()).map_err(unable("rollout"))?;
         if recipe.rollout.policy_lag > 0 {
             let problem = "must be 0 with `[engine]`, which always has the newest weights".to_owned();
             return Err(source.refused("rollout.policy_lag", problem));
         }
     }
     let eval = recipe.eval.sampling(&recipe.rollout);
-    EnginePolicy::ABILITIES.check_sampling(&eval).map_err(unable("eval"))
+    Fleet::ABILITIES.check_sampling(&eval).map_err(unable("eval"))
 }
 
 /// Switches on a correction where an engine samples and the recipe says none: an engine rounds differently from the
@@ -41,15 +41,19 @@ pub(super) fn correct(recipe: &mut Recipe, source: &Source) {
     }
     let weight = WeightConfig { level: WeightLevel::Token, ..WeightConfig::default() };
     let recomputed = CorrectionConfig { proximal: ProximalSource::Recompute, ..CorrectionConfig::default() };
-    recipe.loss.correction = CorrectionConfig { weight, ..recomputed.clone() };
-    let broken = |recipe: &Recipe| {
-        let loss = recipe.loss.clone().complete().unwrap_or_else(|_| recipe.loss.clone());
-        let advantage = recipe.advantage.clone().complete().unwrap_or_else(|_| recipe.advantage.clone());
-        rules::broken(recipe.setup(&loss, &advantage)).any(|rule| rule.key.starts_with("loss.correction"))
-    };
-    if broken(recipe) {
+    recipe.loss.correction = recomputed.clone();
+    let without = broken(recipe);
+    recipe.loss.correction.weight = weight;
+    if broken(recipe) != without {
         recipe.loss.correction = recomputed;
     }
+}
+
+/// The rules that the loss and the advantage of a recipe break, by their ids.
+fn broken(recipe: &Recipe) -> Vec<&'static str> {
+    let loss = recipe.loss.clone().complete().unwrap_or_else(|_| recipe.loss.clone());
+    let advantage = recipe.advantage.clone().complete().unwrap_or_else(|_| recipe.advantage.clone());
+    rules::broken(recipe.setup(&loss, &advantage)).map(|rule| rule.id).collect()
 }
 
 /// What a person should know of a correction that was switched on.

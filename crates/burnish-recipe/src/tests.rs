@@ -1,4 +1,5 @@
 use super::*;
+use burnish_rl::correction::{ProximalSource, WeightLevel};
 
 pub(super) const SMALL: &str = r#"
 [run]
@@ -220,6 +221,24 @@ fn what_penalties_change_is_corrected_for_where_a_recipe_says_so() {
         let error = read(SMALL, wrong).unwrap_err();
         assert!(error.contains("`loss.correction.behavior`") && error.contains(rule), "{error}");
     }
+}
+
+#[test]
+fn what_an_engine_samples_is_corrected_for_as_far_as_the_objective_allows() {
+    let engine = ["engine.kind=vllm", "engine.urls=[\"http://localhost:8000\"]"];
+    let correction = |more: &[&str]| read(SMALL, &[&engine, more].concat()).unwrap().loss.correction;
+    let of_tokens = correction(&[]);
+    assert_eq!((of_tokens.proximal, of_tokens.weight.level), (ProximalSource::Recompute, WeightLevel::Token));
+    // Its loss is of whole sequences.
+    let of_sequences = correction(&["loss.objective=gspo"]);
+    assert_eq!(
+        (of_sequences.proximal, of_sequences.weight.is_on()),
+        (ProximalSource::Recompute, false),
+        "{of_sequences:?}"
+    );
+    let own = correction(&["loss.correction.proximal=loglinear"]);
+    assert_eq!((own.proximal, own.weight.is_on()), (ProximalSource::Loglinear, false));
+    assert_eq!(read(SMALL, &[]).unwrap().loss.correction.proximal, ProximalSource::Sampling);
 }
 
 #[test]

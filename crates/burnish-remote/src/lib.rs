@@ -2,8 +2,9 @@
 //!
 //! [`endpoint`] asks a server that speaks OpenAI's chat completions: text in, text out. Its answers can judge, play a
 //! user, teach by text and be evaluated, but are not trained on. [`engine`] asks engines that sample at scale: token in,
-//! token out, with log-probs and versions, so that their answers can be trained on.
+//! token out, with log-probs and versions, so that their answers can be trained on ([`tokens`]).
 
 pub mod endpoint;
 pub mod engine;
+pub mod tokens;
 mod turns;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burnish_model::{Chat, Model};
-use burnish_remote::engine::{EnginePolicy, Fleet, Proof};
+use burnish_remote::engine::{Fleet, Proof};
+use burnish_remote::tokens::{TokenPolicy, TokenServer};
 use burnish_train::{Sample, score_whole_head};
 
 use crate::RunError;
@@ -81,7 +82,7 @@ impl Engine {
         model: &Model,
         chat: &Arc<Chat>,
         version: u64,
-    ) -> Result<EnginePolicy, RunError> {
+    ) -> Result<TokenPolicy, RunError> {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         if self.fleet.version() != Some(version) || given.last.is_none() {
             // One token of an answer has to fit as well.
@@ -95,7 +96,8 @@ impl Engine {
                 let _ = std::fs::remove_dir_all(before);
             }
         }
-        Ok(EnginePolicy::new(&self.fleet, chat, model.vocab().excluded(), version))
+        let fleet = Arc::clone(&self.fleet);
+        Ok(TokenPolicy::new(fleet, chat, model.vocab().excluded(), version))
     }
 
     /// What a person should know since this was last asked.

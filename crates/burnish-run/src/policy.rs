@@ -8,7 +8,7 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_engine::{Limits, LocalPolicy, Stats};
 use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelError, ModelShape, Tokenizer};
 
-use burnish_remote::engine::EnginePolicy;
+use burnish_remote::tokens::TokenPolicy;
 use burnish_tensor::{Device, Precision};
 
 use crate::engine::Engine;
@@ -28,8 +28,8 @@ pub struct LoadedPolicy {
 pub(crate) enum Sampler {
     /// This process.
     Local(Box<LocalPolicy>),
-    /// An engine.
-    Engine(Box<EnginePolicy>),
+    /// Servers elsewhere.
+    Remote(Box<TokenPolicy>),
 }
 
 impl Sampler {
@@ -37,7 +37,7 @@ impl Sampler {
     pub(crate) fn policy(&mut self) -> &mut dyn Policy {
         match self {
             Sampler::Local(policy) => &mut **policy,
-            Sampler::Engine(policy) => &mut **policy,
+            Sampler::Remote(policy) => &mut **policy,
         }
     }
 
@@ -48,8 +48,8 @@ impl Sampler {
     pub(crate) fn finish(self) -> Result<Stats, RunError> {
         match self {
             Sampler::Local(policy) => Ok(policy.stats()),
-            Sampler::Engine(policy) => {
-                policy.confirm()?;
+            Sampler::Remote(policy) => {
+                policy.confirm().map_err(|error| RunError::Refused(error.to_string()))?;
                 Ok(Stats::default())
             }
         }
@@ -69,7 +69,7 @@ pub(crate) fn sampler(
     limits: Limits,
 ) -> Result<Sampler, RunError> {
     Ok(match engine {
-        Some(engine) => Sampler::Engine(Box::new(engine.policy(model, chat, version)?)),
+        Some(engine) => Sampler::Remote(Box::new(engine.policy(model, chat, version)?)),
         None => Sampler::Local(Box::new(LocalPolicy::new(model, chat, version).with_limits(limits))),
     })
 }

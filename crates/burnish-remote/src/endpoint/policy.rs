@@ -1,6 +1,5 @@
 //! A model at an address as a policy: text in, text out.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use burnish_http::HttpError;
 use tokio::sync::Semaphore;
 
 use super::{ChatAnswer, ChatRequest, Delta, Endpoint, EndpointConfig};
-use crate::turns::{Teller, Turns};
+use crate::turns::{Over, Teller, Turns};
 
 /// Most requests to a server at the same time.
 const AT_ONCE: usize = 8;
@@ -25,8 +24,7 @@ const AT_ONCE: usize = 8;
 /// the waiting turns are not sent and fail with the same error.
 pub struct EndpointPolicy {
     line: Arc<Line>,
-    turns: Turns<News>,
-    under_way: BTreeMap<TurnId, UnderWay>,
+    turns: Turns<UnderWay, News>,
     /// Are answers asked for piece by piece?
     is_streaming: bool,
 }
@@ -63,7 +61,6 @@ impl EndpointPolicy {
         Ok(EndpointPolicy {
             line: Arc::new(Line { endpoint: Endpoint::new(config)?, places, failed }),
             turns: Turns::new(),
-            under_way: BTreeMap::new(),
             is_streaming: false,
         })
     }
@@ -77,23 +74,22 @@ impl EndpointPolicy {
 
     /// What a server can do for a turn.
     pub const ABILITIES: Abilities = Abilities { seed: true, tools: true, ..Abilities::TEXT };
+}
 
-    /// Takes in what was heard of a turn. Returns its answer if it is over.
-    fn take_in(&mut self, (id, news): (TurnId, News)) -> Option<Answered> {
-        match news {
-            News::Piece(thoughts, text) => {
-                let turn = self.under_way.get_mut(&id)?;
-                turn.thoughts += &thoughts;
-                turn.text += &text;
-                None
-            }
-            News::Over(result) => {
-                self.turns.end(id);
-                let turn = self.under_way.remove(&id)?;
-                Some(Answered { id, trace: turn.trace, result })
-            }
+/// Takes in what was heard of a turn. Returns its answer if it is over.
+fn take_in(turn: &mut UnderWay, news: News) -> Option<Result<TurnOutput, PolicyError>> {
+    match news {
+        News::Piece(thoughts, text) => {
+            turn.thoughts += &thoughts;
+            turn.text += &text;
+            None
         }
+        News::Over(result) => Some(result),
     }
+}
+
+fn answered((id, turn, result): Over<UnderWay, Result<TurnOutput, PolicyError>>) -> Answered {
+    Answered { id, trace: turn.trace, result }
 }
 
 impl Policy for EndpointPolicy {
@@ -105,67 +101,54 @@ impl Policy for EndpointPolicy {
         0
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     fn submit(&mut self, turn: Turn) -> TurnId {
         let under_way = UnderWay { trace: turn.trace.clone(), thoughts: String::new(), text: String::new() };
         let refused =
             turn.sampling.check().map_err(PolicyError::from).and_then(|()| self.abilities().check(&turn));
-        let id = match refused {
-            Err(error) => self.turns.answered(News::Over(Err(error))),
+        match refused {
+            Err(error) => self.turns.answered(under_way, News::Over(Err(error))),
             Ok(()) => {
                 let (line, is_streaming) = (Arc::clone(&self.line), self.is_streaming);
                 let failures = line.failures();
                 self.turns.begin(
+                    under_way,
                     async move |teller| line.answer(&turn, failures, is_streaming, &teller).await,
                     |error| News::Over(Err(error)),
                 )
             }
-        };
-        self.under_way.insert(id, under_way);
-        id
+        }
     }
 
     fn poll(&mut self) -> Vec<Answered> {
-        let mut answers = Vec::new();
-        while let Some(news) = self.turns.heard() {
-            answers.extend(self.take_in(news));
-        }
-        answers
+        self.turns.poll(take_in).into_iter().map(answered).collect()
     }
 
     fn wait(&mut self) -> Vec<Answered> {
-        while let Some(news) = self.turns.hear() {
-            if let Some(answer) = self.take_in(news) {
-                let mut answers = vec![answer];
-                answers.extend(self.poll());
-                return answers;
-            }
-        }
-        Vec::new()
+        self.turns.wait(take_in).into_iter().map(answered).collect()
     }
 
     fn cancel(&mut self, id: TurnId) -> bool {
-        self.turns.end(id);
-        self.under_way.remove(&id).is_some()
+        self.turns.cancel(id)
     }
 }
 
 impl Streaming for EndpointPolicy {
     fn partial(&mut self, id: TurnId) -> Option<Partial<'_>> {
-        let turn = self.under_way.get(&id)?;
+        let turn = self.turns.get(id)?;
         Some(Partial { thoughts: &turn.thoughts, text: &turn.text, in_thoughts: false })
     }
 
     fn progress(&mut self, longest: Duration) -> Vec<Answered> {
-        if self.turns.is_empty() {
-            return Vec::new();
-        }
         // One at a time, so that what came before the end is seen before it, even if the answer breaks off there.
-        let news = self.turns.hear_within(longest);
-        news.and_then(|news| self.take_in(news)).into_iter().collect()
+        self.turns.progress(longest, take_in).map(answered).into_iter().collect()
     }
 
     fn stop(&mut self, id: TurnId) -> bool {
-        let Some(turn) = self.under_way.get(&id) else { return false };
+        let Some(turn) = self.turns.get(id) else { return false };
         if turn.text.is_empty() && turn.thoughts.is_empty() {
             self.cancel(id);
             return false;

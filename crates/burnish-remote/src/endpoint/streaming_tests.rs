@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use burnish_core::{
     Answered, Message, Policy, Sampling, StopReason, Streaming, ToolSpec, Trace, Turn, TurnId, TurnOutput,
@@ -189,6 +189,7 @@ fn a_server_that_falls_silent_is_not_waited_for() {
     let url = stalled(&text("so far"));
     let config = EndpointConfig { retries: 0, timeout_seconds: 0.3, ..EndpointConfig::new(url, "m", None) };
     let mut policy = EndpointPolicy::new(config).unwrap().streaming();
+    let began = Instant::now();
     let id = policy.submit(turn("q"));
     let answered = loop {
         if let Some(answered) = policy.progress(Duration::from_millis(20)).pop() {
@@ -198,4 +199,5 @@ fn a_server_that_falls_silent_is_not_waited_for() {
     assert_eq!(answered.id, id);
     let error = answered.result.unwrap_err().to_string();
     assert!(error.contains("nothing more came for 0.3 s"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use burnish_core::{PolicyError, Sampling};
+use burnish_core::{Abilities, PolicyError, Sampling};
 use burnish_http::run_all;
 
 use super::replica::{Missed, Replica};
-use super::request::{Ask, Completion, Facts, Kind};
-use super::{EngineConfig, EngineError, EngineKind, EnginePolicy, Proof};
+use super::request::{Facts, Kind};
+use super::{EngineConfig, EngineError, EngineKind, Proof};
+use crate::tokens::{Ask, Asking, Completion, TokenServer};
 
 /// How often an answer that was given up, or lost with its replica, is asked for anew.
 const ANEW_MAX: usize = 8;
@@ -48,6 +49,9 @@ impl Served {
 }
 
 impl Fleet {
+    /// What an engine can do for a turn.
+    pub const ABILITIES: Abilities = Abilities { filters: false, ..Abilities::ALL };
+
     /// Looks at all replicas. They are not asked for answers before they have been given weights.
     ///
     /// # Errors
@@ -117,54 +121,9 @@ impl Fleet {
         format!("update_{version}_{:x}", self.session)
     }
 
-    /// Checks that all replicas that were asked for answers still have these weights.
-    ///
-    /// # Errors
-    /// If somebody else gave one of them others.
-    pub fn confirm(&self, version: u64) -> Result<(), EngineError> {
-        let Some(served) = self.has(version) else { return Ok(()) };
-        let works = self.replicas.iter().map(|replica| {
-            let (replica, served) = (Arc::clone(replica), Arc::clone(&served));
-            async move { replica.confirm(&served).await }
-        });
-        together(works)?.into_iter().collect()
-    }
-
     /// Number of updates that the weights of the replicas have had; `None` before they were given any.
     pub fn version(&self) -> Option<u64> {
         self.served().as_ref().map(|served| served.version)
-    }
-
-    /// Most tokens of prompt and answer together.
-    pub fn context_tokens_max(&self) -> usize {
-        self.facts.context_tokens_max
-    }
-
-    /// Checks that tokens can be chosen in this way, and that their log-probs will be known.
-    ///
-    /// # Errors
-    /// Says what can't be done, and what to do.
-    pub fn check(&self, sampling: &Sampling) -> Result<(), PolicyError> {
-        EnginePolicy::ABILITIES.check_sampling(sampling)?;
-        if sampling.logprobs.is_some() {
-            return Err(PolicyError::Unable(
-                "report the likeliest tokens beside the sampled one (`logprobs`)",
-            ));
-        }
-        if self.facts.kind == Kind::Raw && sampling.temperature != 0.0 && sampling.temperature != 1.0 {
-            return Err(PolicyError::Unable(
-                "tell the log-probs of what it samples at this temperature, since its servers give those before \
-                 temperature: start them with `--logprobs-mode processed_logprobs` (SGLang: without \
-                 SGLANG_RETURN_ORIGINAL_LOGPROB), or sample at temperature 1",
-            ));
-        }
-        let stops_beyond_the_end = sampling.ignore_eos && !sampling.stop_token_ids.is_empty();
-        if self.config.kind == EngineKind::Sglang && stops_beyond_the_end {
-            return Err(PolicyError::Unable(
-                "stop at ids (`stop_token_ids`) with `ignore_eos`: SGLang ignores both",
-            ));
-        }
-        Ok(())
     }
 
     /// Are adapters handed over as they are ([`EngineConfig::adapters`])?
@@ -185,11 +144,6 @@ impl Fleet {
         let seeds = if self.facts.heeds_seeds { "" } else { ", seeds not heeded" };
         let (urls, tokens) = (self.config.urls.join(", "), self.facts.context_tokens_max);
         format!("{engine} samples at {urls} (contexts of {tokens} tokens, {logprobs}{seeds})")
-    }
-
-    /// Does the seed of a turn determine its answer?
-    pub fn heeds_seeds(&self) -> bool {
-        self.facts.heeds_seeds
     }
 
     /// The folder in which new weights are handed over, if the configuration names one.
@@ -219,16 +173,16 @@ impl Fleet {
 
     /// Asks a replica with these weights; another one if it is lost. Requests with the same `root` go to the same
     /// replica, whose cache knows their beginning.
-    pub(super) async fn ask(&self, root: u64, version: u64, ask: Ask<'_>) -> Result<Completion, PolicyError> {
+    async fn answer(&self, root: u64, version: u64, ask: Ask<'_>) -> Result<Completion, PolicyError> {
         let served = self.has(version);
-        let ask = Ask { adapter: served.as_ref().and_then(|served| served.adapter()), ..ask };
+        let adapter = served.as_ref().and_then(|served| served.adapter());
         let mut problem = String::new();
         for _ in 0..ANEW_MAX {
             let Some(replica) = self.choose(root, version) else {
                 self.revive(version).await?;
                 continue;
             };
-            match replica.ask(&self.facts.model, &ask).await {
+            match replica.ask(&self.facts.model, adapter, &ask).await {
                 Ok(completion) => return Ok(completion),
                 Err(Missed::Fatal(error)) => return Err(error),
                 Err(Missed::Dead(said)) => problem = said,
@@ -275,6 +229,53 @@ impl Fleet {
         }
         let problems: Vec<String> = self.replicas.iter().filter_map(|replica| replica.problem()).collect();
         Err(PolicyError::Failed(format!("no engine can be used: {}", problems.join("; "))))
+    }
+}
+
+impl TokenServer for Fleet {
+    fn abilities(&self) -> Abilities {
+        Abilities { seed: self.facts.heeds_seeds, ..Fleet::ABILITIES }
+    }
+
+    fn check(&self, sampling: &Sampling) -> Result<(), PolicyError> {
+        Fleet::ABILITIES.check_sampling(sampling)?;
+        if sampling.logprobs.is_some() {
+            return Err(PolicyError::Unable(
+                "report the likeliest tokens beside the sampled one (`logprobs`)",
+            ));
+        }
+        if self.facts.kind == Kind::Raw && sampling.temperature != 0.0 && sampling.temperature != 1.0 {
+            return Err(PolicyError::Unable(
+                "tell the log-probs of what it samples at this temperature, since its servers give those before \
+                 temperature: start them with `--logprobs-mode processed_logprobs` (SGLang: without \
+                 SGLANG_RETURN_ORIGINAL_LOGPROB), or sample at temperature 1",
+            ));
+        }
+        let stops_beyond_the_end = sampling.ignore_eos && !sampling.stop_token_ids.is_empty();
+        if self.config.kind == EngineKind::Sglang && stops_beyond_the_end {
+            return Err(PolicyError::Unable(
+                "stop at ids (`stop_token_ids`) with `ignore_eos`: SGLang ignores both",
+            ));
+        }
+        Ok(())
+    }
+
+    fn context_tokens_max(&self) -> usize {
+        self.facts.context_tokens_max
+    }
+
+    fn ask<'a>(&'a self, root: u64, version: u64, ask: Ask<'a>) -> Asking<'a> {
+        Box::pin(self.answer(root, version, ask))
+    }
+
+    fn confirm(&self, version: u64) -> Result<(), PolicyError> {
+        let Some(served) = self.has(version) else { return Ok(()) };
+        let works = self.replicas.iter().map(|replica| {
+            let (replica, served) = (Arc::clone(replica), Arc::clone(&served));
+            async move { replica.confirm(&served).await }
+        });
+        let found = together(works).and_then(|confirmed| confirmed.into_iter().collect());
+        found.map_err(|error: EngineError| PolicyError::Failed(error.to_string()))
     }
 }
 

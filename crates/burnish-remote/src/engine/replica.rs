@@ -11,8 +11,9 @@ use tokio::sync::Semaphore;
 
 use super::fleet::Served;
 use super::proof::Allowed;
-use super::request::{Ask, Completion, End, Facts};
+use super::request::Facts;
 use super::{EngineConfig, EngineError, EngineKind, Stage, sglang, vllm};
+use crate::tokens::{Ask, Completion, End};
 
 /// A server, and what is known of it.
 #[derive(Debug)]
@@ -178,14 +179,19 @@ impl Replica {
         Ok(())
     }
 
-    /// Asks it for an answer, once it has a place.
-    pub(super) async fn ask(&self, model: &str, ask: &Ask<'_>) -> Result<Completion, Missed> {
+    /// Asks it for an answer of `model`, or of an adapter over it, once it has a place.
+    pub(super) async fn ask(
+        &self,
+        model: &str,
+        adapter: Option<&str>,
+        ask: &Ask<'_>,
+    ) -> Result<Completion, Missed> {
         let _load = Load::on(&self.load);
         // The places are never closed.
         let _place = self.places.acquire().await;
         let answer = match self.kind {
-            EngineKind::Vllm => vllm::complete(&self.server, model, ask).await,
-            EngineKind::Sglang => sglang::complete(&self.server, ask).await,
+            EngineKind::Vllm => vllm::complete(&self.server, adapter.unwrap_or(model), ask).await,
+            EngineKind::Sglang => sglang::complete(&self.server, adapter, ask).await,
         };
         let missed = |error: HttpError| self.missed(error, ask);
         let completion = self.read(&answer.map_err(missed)?).map_err(|problem| {

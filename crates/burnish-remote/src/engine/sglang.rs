@@ -9,21 +9,26 @@ use burnish_http::{Call, HttpError, Patience, Server};
 use serde_json::{Value, json};
 
 use super::Stage;
-use super::request::{Ask, Completion, End, Facts, Kind};
+use super::request::{Facts, Kind, logit_bias};
+use crate::tokens::{Ask, Completion, End};
 
 /// Asks for an answer.
-pub(super) async fn complete(server: &Server, ask: &Ask<'_>) -> Result<Value, HttpError> {
-    server.post("/generate", request(ask).to_string()).json().await
+pub(super) async fn complete(
+    server: &Server,
+    adapter: Option<&str>,
+    ask: &Ask<'_>,
+) -> Result<Value, HttpError> {
+    server.post("/generate", request(adapter, ask).to_string()).json().await
 }
 
-fn request(ask: &Ask<'_>) -> Value {
+fn request(adapter: Option<&str>, ask: &Ask<'_>) -> Value {
     let sampling = ask.sampling;
     // With `ignore_eos` it stops at no id at all.
     let stop_ids =
         if sampling.ignore_eos { Vec::new() } else { [ask.end_ids, &sampling.stop_token_ids].concat() };
     json!({
         "input_ids": ask.prompt,
-        "lora_path": ask.adapter,
+        "lora_path": adapter,
         "stream": false,
         "return_logprob": true,
         "logprob_start_len": -1,
@@ -39,7 +44,7 @@ fn request(ask: &Ask<'_>) -> Value {
             "no_stop_trim": true,
             "stop_token_ids": stop_ids,
             "ignore_eos": sampling.ignore_eos,
-            "logit_bias": ask.logit_bias(),
+            "logit_bias": logit_bias(ask.missing_ids),
             "skip_special_tokens": false,
             "spaces_between_special_tokens": false,
         },

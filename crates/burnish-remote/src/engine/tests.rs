@@ -11,7 +11,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::stand_in::{Manner, StandIn};
-use super::{EngineConfig, EngineKind, EnginePolicy, Fleet, Proof};
+use super::{EngineConfig, EngineKind, Fleet, Proof};
+use crate::tokens::{TokenPolicy, TokenServer};
 
 fn chat() -> Arc<Chat> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/starter");
@@ -74,8 +75,13 @@ fn turn(text: &str, sampling: Sampling) -> Turn {
 
 type Answer = (Trace, Result<TurnOutput, PolicyError>);
 
+fn policy(fleet: &Arc<Fleet>, missing_ids: &[u32], version: u64) -> TokenPolicy {
+    let server = Arc::clone(fleet);
+    TokenPolicy::new(server, &chat(), missing_ids, version)
+}
+
 fn answer(fleet: &Arc<Fleet>, version: u64, turn: Turn) -> Answer {
-    answer_all(&mut EnginePolicy::new(fleet, &chat(), &[901, 902], version), [turn]).remove(0)
+    answer_all(&mut policy(fleet, &[901, 902], version), [turn]).remove(0)
 }
 
 #[test]
@@ -221,7 +227,7 @@ fn a_replica_that_keeps_its_old_weights_is_found_and_not_asked() {
             "{notes:?}"
         );
         let turns = (0..40).map(|at| turn(&format!("q{at}"), Sampling::at(1.0, 4)));
-        let answers = answer_all(&mut EnginePolicy::new(&fleet, &chat(), &[], 1), turns);
+        let answers = answer_all(&mut policy(&fleet, &[], 1), turns);
         assert!(answers.iter().all(|(_, answer)| answer.is_ok()));
         assert_eq!((honest.state().asked.len(), liar.state().asked.len()), (40, 0));
         // Nobody is left who could be asked.
@@ -242,7 +248,7 @@ fn somebody_else_who_changes_the_weights_is_noticed() {
         let (server, weights) = (start(Manner::default()), Weights::new());
         let fleet = Fleet::connect(config(kind, &[&server])).unwrap();
         fleet.serve(&weights.write(0.5), 4, proof(0.5, None)).unwrap();
-        let policy = EnginePolicy::new(&fleet, &chat(), &[], 4);
+        let policy = policy(&fleet, &[], 4);
         policy.confirm().unwrap();
         // Another run, which happens to be as far.
         Fleet::connect(config(kind, &[&server]))
@@ -314,7 +320,7 @@ fn requests_of_a_group_share_a_replica_and_a_lost_one_is_replaced_and_comes_back
             (Fleet::connect(config(kind, &[&servers[0], &servers[1]])).unwrap(), Weights::new());
         fleet.serve(&weights.write(0.0), 0, proof(0.0, None)).unwrap();
         let turns = (0..24).map(|at| turn(&format!("task {}", at % 6), Sampling::at(1.0, 4)));
-        let mut policy = EnginePolicy::new(&fleet, &chat(), &[], 0);
+        let mut policy = policy(&fleet, &[], 0);
         let answers = answer_all(&mut policy, turns);
         assert!(answers.iter().all(|(_, answer)| answer.is_ok()));
         let prompts = |server: &StandIn| {

@@ -10,7 +10,8 @@ use burnish_http::{Call, HttpError, Patience, Server};
 use serde_json::{Value, json};
 
 use super::Stage;
-use super::request::{Ask, Completion, End, Facts, Kind};
+use super::request::{Facts, Kind, logit_bias};
+use crate::tokens::{Ask, Completion, End};
 
 const COMPLETIONS: &str = "/v1/completions";
 /// The least log-prob that it sends; it stands for −∞.
@@ -26,7 +27,7 @@ fn request(model: &str, ask: &Ask<'_>) -> Value {
     let end_ids = if sampling.ignore_eos { &[] } else { ask.end_ids };
     let stop_ids = [end_ids, &sampling.stop_token_ids].concat();
     json!({
-        "model": ask.adapter.unwrap_or(model),
+        "model": model,
         "prompt": ask.prompt,
         "add_special_tokens": false,
         "max_tokens": sampling.tokens_max.min(ask.tokens_max),
@@ -39,7 +40,7 @@ fn request(model: &str, ask: &Ask<'_>) -> Value {
         "include_stop_str_in_output": true,
         "stop_token_ids": stop_ids,
         "ignore_eos": sampling.ignore_eos,
-        "logit_bias": ask.logit_bias(),
+        "logit_bias": logit_bias(ask.missing_ids),
         "logprobs": 0,
         "return_token_ids": true,
         "return_tokens_as_token_ids": true,

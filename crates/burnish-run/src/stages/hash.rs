@@ -32,6 +32,7 @@ const ENGINE: &[&str] = &[
     "model",
     "api_key_env",
     "requests_max",
+    "adapters",
     "weights_dir",
     "weights_dir_there",
     "timeout_seconds",

@@ -32,6 +32,7 @@ const FREE: &[&str] = &[
     "engine.urls",
     "engine.model",
     "engine.requests_max",
+    "engine.adapters",
     "engine.weights_dir",
     "engine.weights_dir_there",
     "engine.update_seconds",
