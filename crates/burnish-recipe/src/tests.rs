@@ -230,7 +230,7 @@ fn what_an_engine_samples_is_corrected_for_as_far_as_the_objective_allows() {
     let of_tokens = correction(&[]);
     assert_eq!((of_tokens.proximal, of_tokens.weight.level), (ProximalSource::Recompute, WeightLevel::Token));
     // Its loss is of whole sequences.
-    let of_sequences = correction(&["loss.objective=gspo"]);
+    let of_sequences = correction(&["loss.objective=gspo", "loss.aggregation=grpo"]);
     assert_eq!(
         (of_sequences.proximal, of_sequences.weight.is_on()),
         (ProximalSource::Recompute, false),
