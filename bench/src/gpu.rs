@@ -102,7 +102,14 @@ fn compute(arguments: &Arguments, device: &Device, bf16: bool) -> Done<Computed>
     let update = trainer.update(Arc::make_mut(&mut model), &samples, &Nll, &totals, 1e-3)?;
     model.params.fetch()?;
     let moved = model.params.data().iter().zip(&before).map(|(after, before)| after - before).collect();
-    Ok(Computed { logits, logprobs, loss: update.loss, grad_norm: update.grad_norm, moved, greedy })
+    Ok(Computed {
+        logits,
+        logprobs,
+        loss: update.loss,
+        grad_norm: update.grad_norm.unwrap_or_default(),
+        moved,
+        greedy,
+    })
 }
 
 fn logits(model: &Model, ids: &[u32]) -> Done<Vec<f32>> {

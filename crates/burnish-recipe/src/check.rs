@@ -23,7 +23,7 @@ use crate::supply::{SUPPLIES, Table};
 
 use super::{
     Method, REWARD_MODEL, Recipe, RecipeError, Source, TeacherContext, TeacherSection, Use, bounds, empty,
-    engine, evaluations,
+    engine, evaluations, trainer,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -191,6 +191,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
         "needs `train.method = \"grpo\"` and a policy that is given and trained whole, without `policy.lora`",
     )?;
     check_policy(recipe, source)?;
+    trainer::check(recipe, source)?;
     complete_environments(recipe, source, what)
 }
 

@@ -31,21 +31,24 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
     Fleet::ABILITIES.check_sampling(&eval).map_err(unable("eval"))
 }
 
-/// Switches on a correction where an engine samples and the recipe says none: an engine rounds differently from the
+/// Switches on a correction where an engine or a server samples and the recipe says none: it rounds differently from the
 /// trainer, so its tokens come from a slightly different policy. Log-probs are then computed again by the trainer, and
-/// each token has the ratio of both as its weight, up to a bound, where the objective takes such weights.
+/// each token has the ratio of both as its weight, up to a bound, as far as the objective takes them.
 pub(super) fn correct(recipe: &mut Recipe, source: &Source) {
     let says_some = source.get("loss.correction").is_some();
-    if recipe.engine.is_none() || recipe.train.method != Method::Grpo || says_some {
+    if !recipe.samples_elsewhere() || recipe.train.method != Method::Grpo || says_some {
         return;
     }
     let weight = WeightConfig { level: WeightLevel::Token, ..WeightConfig::default() };
     let recomputed = CorrectionConfig { proximal: ProximalSource::Recompute, ..CorrectionConfig::default() };
-    recipe.loss.correction = recomputed.clone();
+    let weighted = CorrectionConfig { weight, ..recomputed.clone() };
     let without = broken(recipe);
-    recipe.loss.correction.weight = weight;
-    if broken(recipe) != without {
-        recipe.loss.correction = recomputed;
+    for correction in [weighted, recomputed] {
+        let plain = std::mem::replace(&mut recipe.loss.correction, correction);
+        if broken(recipe).iter().all(|rule| without.contains(rule)) {
+            return;
+        }
+        recipe.loss.correction = plain;
     }
 }
 
@@ -58,12 +61,14 @@ fn broken(recipe: &Recipe) -> Vec<&'static str> {
 
 /// What a person should know of a correction that was switched on.
 pub(super) fn note(recipe: &Recipe) -> Option<String> {
-    recipe.engine.as_ref().filter(|_| recipe.train.method == Method::Grpo)?;
+    if !recipe.samples_elsewhere() || recipe.train.method != Method::Grpo {
+        return None;
+    }
     let correction = &recipe.loss.correction;
     (correction.proximal == ProximalSource::Recompute).then(|| {
         let weight = if correction.weight.is_on() { ", and weights tokens by the ratio" } else { "" };
         format!(
-            "an engine rounds differently from the trainer, so each step computes the log-probs of what it sampled again\
+            "whoever samples rounds differently from the trainer, so each step computes the log-probs of what it sampled again\
              {weight} (`loss.correction`); `sampling/sampling_logp_difference` tells how far both are apart"
         )
     })

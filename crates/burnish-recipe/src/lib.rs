@@ -31,6 +31,7 @@ pub mod supply;
 mod teacher;
 mod too_short;
 mod train;
+mod trainer;
 mod user;
 mod words;
 
@@ -38,6 +39,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burnish_remote::engine::EngineConfig;
+use burnish_remote::tinker::TinkerConfig;
 use burnish_rl::LossConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::gate::GateConfig;
@@ -120,6 +122,9 @@ pub struct Recipe {
     /// What samples, if not this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineConfig>,
+    /// What trains and samples, if not this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trainer: Option<TinkerConfig>,
     /// Which tasks are played (GRPO).
     #[serde(default)]
     pub selection: SelectionConfig,
@@ -338,12 +343,17 @@ impl Recipe {
         warnings
     }
 
+    /// Whether somebody samples who rounds differently from whoever trains: an engine, or the sampler of a server.
+    fn samples_elsewhere(&self) -> bool {
+        self.engine.is_some() || self.trainer.is_some()
+    }
+
     /// The input of the rules, with these tables in place of the recipe's.
     fn setup<'a>(&self, loss: &'a LossConfig, advantage: &'a AdvantageConfig) -> Setup<'a> {
         let rollout = &self.rollout;
         let (policy_lag, drops_ties) = (rollout.policy_lag, rollout.dynamic_sampling.is_on());
         let alters_sampling = rollout.sampling().check_on_policy().is_err();
-        let has_engine = self.engine.is_some();
+        let has_engine = self.samples_elsewhere();
         Setup { policy_lag, drops_ties, alters_sampling, has_engine, ..Setup::on_policy(loss, advantage) }
     }
 

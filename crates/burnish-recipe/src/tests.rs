@@ -236,6 +236,9 @@ fn what_an_engine_samples_is_corrected_for_as_far_as_the_objective_allows() {
         (ProximalSource::Recompute, false),
         "{of_sequences:?}"
     );
+    // A distillation looks at neither.
+    let distilled = correction(&["loss={objective=\"opd\"}", "teacher.path=\"models/starter\""]);
+    assert_eq!((distilled.proximal, distilled.weight.is_on()), (ProximalSource::Sampling, false));
     let own = correction(&["loss.correction.proximal=loglinear"]);
     assert_eq!((own.proximal, own.weight.is_on()), (ProximalSource::Loglinear, false));
     assert_eq!(read(SMALL, &[]).unwrap().loss.correction.proximal, ProximalSource::Sampling);

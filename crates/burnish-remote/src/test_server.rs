@@ -11,37 +11,69 @@ pub(crate) type Reply = (&'static str, Value);
 
 /// Starts a server that answers each request in turn with what `reply` returns for the request's number and body.
 /// Returns its address and all that it was asked.
+#[allow(dead_code, reason = "not every program that includes this file asks")]
 pub(crate) fn serve(
     reply: impl Fn(usize, &Value) -> Reply + Send + 'static,
 ) -> (String, Arc<Mutex<Vec<Value>>>) {
-    serve_text(move |at, asked| {
-        let (status, answer) = reply(at, asked);
-        let answer = answer.to_string();
-        format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len())
-    })
+    serve_text(move |at, asked| response(&reply(at, asked)))
 }
 
 /// As [`serve`], with whole responses.
 pub(crate) fn serve_text(
     reply: impl Fn(usize, &Value) -> String + Send + 'static,
 ) -> (String, Arc<Mutex<Vec<Value>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let (listener, url) = listen();
     let sent = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&sent);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let asked = request(&stream);
+            let Some((_, asked)) = request(&stream) else { continue };
             let mut log = log.lock().unwrap();
             let response = reply(log.len(), &asked);
             log.push(asked);
             drop(log);
-            // Whoever asked may have gone.
-            let _ = stream.write_all(response.replacen("\r\n", "\r\nconnection: close\r\n", 1).as_bytes());
+            send(&mut stream, &response);
         }
     });
-    (url, sent)
+    (format!("{url}/v1"), sent)
+}
+
+/// Starts a server that answers requests, several at a time, with what `reply` returns for a path and a body (null if
+/// there is none); `None` closes the connection without an answer. Returns its address.
+#[allow(dead_code, reason = "not every program that includes this file has routes")]
+pub(crate) fn serve_routes(reply: impl Fn(&str, &Value) -> Option<Reply> + Send + Sync + 'static) -> String {
+    let (listener, url) = listen();
+    let reply = Arc::new(reply);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, reply) = (stream.unwrap(), Arc::clone(&reply));
+            std::thread::spawn(move || {
+                let Some((path, asked)) = request(&stream) else { return };
+                if let Some(reply) = reply(&path, &asked) {
+                    send(&mut stream, &response(&reply));
+                }
+            });
+        }
+    });
+    url
+}
+
+fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    (listener, url)
+}
+
+fn response((status, answer): &Reply) -> String {
+    let answer = answer.to_string();
+    format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len())
+}
+
+/// Sends a response, after which the connection is closed.
+fn send(stream: &mut TcpStream, response: &str) {
+    // Whoever asked may have gone.
+    let _ = stream.write_all(response.replacen("\r\n", "\r\nconnection: close\r\n", 1).as_bytes());
 }
 
 /// A response of server-sent events, which ends when the connection is closed.
@@ -57,20 +89,23 @@ pub(crate) fn piece(delta: Value, finish_reason: Option<&str>) -> String {
     json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}).to_string()
 }
 
-/// The body of a request.
-fn request(stream: &TcpStream) -> Value {
+/// The path and the body of a request; `None` if the connection was closed before it.
+fn request(stream: &TcpStream) -> Option<(String, Value)> {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     while !head.ends_with("\r\n\r\n") {
         let from = head.len();
-        assert!(reader.read_line(&mut head).unwrap() > 0);
+        if reader.read_line(&mut head).unwrap() == 0 {
+            return None;
+        }
         if let Some(text) = head[from..].to_lowercase().strip_prefix("content-length:") {
             length = text.trim().parse().unwrap();
         }
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    serde_json::from_slice(&body).unwrap()
+    let path = head.split(' ').nth(1).unwrap().to_owned();
+    Some((path, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
 /// The text of the first message of a request.
@@ -80,6 +115,7 @@ pub(crate) fn question(asked: &Value) -> &str {
 }
 
 /// A model's answer with this text.
+#[allow(dead_code, reason = "not every program that includes this file asks")]
 pub(crate) fn said(text: &str) -> Reply {
     let message = json!({"role": "assistant", "content": text});
     ("200 OK", json!({"choices": [{"message": message, "finish_reason": "stop"}]}))

@@ -176,6 +176,7 @@ impl Objective for PolicyLoss {
         Needs {
             reference: own.reference || config.beta_in_loss() != 0.0,
             behavior: config.correction.behavior,
+            entropies: own.entropies || config.entropy_coef != 0.0 || self.trains_on_forks_only(),
             batch_constants: own.batch_constants
                 || config.correction.needs_batch()
                 || self.trains_on_forks_only(),

@@ -220,8 +220,8 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "proximal-on-policy",
         key: "loss.correction.proximal",
-        reason: "must be \"sampling\" without `rollout.policy_lag` and `[engine]`: the weights that an update starts from are those that \
-                 sampled, and anything else gives the same, apart from rounding",
+        reason: "must be \"sampling\" without `rollout.policy_lag`, `[engine]` and `[trainer]`: the weights that an update \
+                 starts from are those that sampled, and anything else gives the same, apart from rounding",
         nearest: "leave out `loss.correction.proximal`",
         is_broken: |setup| {
             setup.policy_lag == 0
@@ -243,8 +243,8 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "correction-without-proximal",
         key: "loss.correction.proximal",
-        reason: "must not be \"sampling\" with `rollout.policy_lag` or `[engine]`, and weights or rejections, unless \
-                 `loss.correction.behavior = \"sampled\"`: they compare the proximal policy with the one that sampled, which \
+        reason: "must not be \"sampling\" with `rollout.policy_lag`, `[engine]` or `[trainer]`, and weights or rejections, \
+                 unless `loss.correction.behavior = \"sampled\"`: they compare the proximal policy with the one that sampled, which \
                  would be the same",
         nearest: "set `loss.correction.proximal = \"recompute\"`, or `loss.correction.bypass = true`",
         is_broken: |setup| {

@@ -108,6 +108,9 @@ pub struct Needs {
     /// What [`Objective::head`] compares the student with: the likeliest tokens of a teacher's distributions, or the
     /// whole of them.
     pub head: Option<HeadTarget>,
+    /// Entropies of the policy's distributions, on which the derivative depends. Without this need they only appear in
+    /// metrics, and whoever does not know them may leave them at 0.
+    pub entropies: bool,
     /// One look at the policy's log-probs and entropies of the whole optimiser batch before the first derivative:
     /// [`Objective::batch_constants`]. If the batch does not fit into one forward pass, this costs a second one.
     pub batch_constants: bool,

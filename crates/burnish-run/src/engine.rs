@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burnish_model::{Chat, Model};
 use burnish_remote::engine::{Fleet, Proof};
+use burnish_remote::tinker;
 use burnish_remote::tokens::{TokenPolicy, TokenServer};
 use burnish_train::{Sample, score_whole_head};
 
@@ -39,6 +40,9 @@ struct Given {
 /// # Errors
 /// If a server does not answer, or can't be used.
 pub fn arrangement(recipe: &Recipe) -> Result<String, RunError> {
+    if let Some(config) = &recipe.trainer {
+        return Ok(tinker::look(config)?);
+    }
     Ok(match connect(recipe)? {
         None if recipe.train.method == Method::Grpo => "this process samples and trains".to_owned(),
         None => "this process trains".to_owned(),

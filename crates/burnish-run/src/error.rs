@@ -51,6 +51,9 @@ pub enum RunError {
     /// An engine can't be used.
     #[error(transparent)]
     Engine(#[from] burnish_remote::engine::EngineError),
+    /// A server that trains can't be used.
+    #[error(transparent)]
+    Trainer(#[from] burnish_remote::tinker::TinkerError),
     /// A setting of the loss or the advantage is wrong.
     #[error(transparent)]
     Setting(#[from] burnish_rl::SettingError),

@@ -12,9 +12,9 @@ use burnish_rl::plan::{CycleCheck, Plain, RolloutPlan};
 
 use crate::RunError;
 use crate::eval_set::EvalSet;
+use crate::learner::Learner;
 use crate::online::plan_of;
 use crate::online::scene::{PlayedTask, Scene};
-use crate::policy::LoadedPolicy;
 use crate::seeds::Draws;
 use burnish_recipe::Recipe;
 
@@ -36,13 +36,8 @@ pub fn bootstrap_seed(recipe: &Recipe) -> u64 {
 ///
 /// # Errors
 /// If episodes can't be played.
-pub(crate) fn evaluate(
-    recipe: &Recipe,
-    policy: &LoadedPolicy,
-    version: u64,
-    set: &EvalSet,
-) -> Result<Evaluation, RunError> {
-    let mut sampler = policy.sampler_of_run(version, recipe.rollout.limits())?;
+pub(crate) fn evaluate(recipe: &Recipe, learner: &Learner, set: &EvalSet) -> Result<Evaluation, RunError> {
+    let mut sampler = learner.sampler(recipe.rollout.limits())?;
     let episodes = play(recipe, sampler.policy(), set, 0..set.tasks.len())?;
     sampler.finish()?;
     let summary = Summary::of(&set.tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));

@@ -12,6 +12,7 @@ pub mod generate;
 pub mod inspect;
 pub mod items;
 mod judge_client;
+mod learner;
 pub mod merge;
 mod model_files;
 mod model_path;
@@ -32,9 +33,10 @@ mod summary;
 mod tasks;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../burnish-remote/src/endpoint/test_server.rs"]
+#[path = "../../burnish-remote/src/test_server.rs"]
 mod test_server;
 pub mod train;
+mod trainer;
 mod unread;
 mod unscored;
 pub mod watch;

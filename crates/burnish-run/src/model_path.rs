@@ -3,9 +3,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use burnish_train::checkpoint::{self, Extent};
+use burnish_train::checkpoint::{self, Checkpoint, Extent};
 
 use crate::RunError;
+use crate::trainer::TRAINER;
 use crate::watch::{Event, Watch};
 use burnish_recipe::Recipe;
 use burnish_rundir::run_dir::{CHECKPOINTS, RECIPE};
@@ -40,6 +41,10 @@ pub(crate) fn pin(recipe: &mut Recipe, watch: &mut dyn Watch) -> Result<(), RunE
     ];
     for (key, path) in paths {
         let Some(path) = path else { continue };
+        // A server has the weights; here are a tokenizer and a configuration.
+        if key == "policy.path" && recipe.trainer.is_some() && path.join("tokenizer.json").is_file() {
+            continue;
+        }
         let found = locate(path).map_err(|error| RunError::Refused(format!("{key}: {error}")));
         let Located { dir, note } = found?;
         if let Some(note) = note {
@@ -70,6 +75,9 @@ fn locate_in(given: &Path, cache: Option<&Path>) -> Result<Located, RunError> {
         return Ok(Located { dir: given.to_owned(), note: None });
     }
     if given.is_dir() {
+        if let Ok(checkpoint) = Checkpoint::open(given) {
+            refuse_if_on_server(given, &checkpoint)?;
+        }
         return match given.join(RECIPE).is_file() || given.join(CHECKPOINTS).is_dir() {
             true => of_run(given),
             false => Err(RunError::Refused(format!(
@@ -106,10 +114,24 @@ fn locate_in(given: &Path, cache: Option<&Path>) -> Result<Located, RunError> {
     }
 }
 
+/// # Errors
+/// If the policy of a checkpoint is on the server that trained it.
+fn refuse_if_on_server(given: &Path, checkpoint: &Checkpoint) -> Result<(), RunError> {
+    match checkpoint.state()[TRAINER]["path"].as_str() {
+        None => Ok(()),
+        Some(path) => Err(RunError::Refused(format!(
+            "{}: its policy is on a server (`trainer.url`), which knows its state of training as {path}; here are its \
+             evaluations and episodes",
+            given.display()
+        ))),
+    }
+}
+
 /// The newest complete checkpoint of a run.
 fn of_run(run: &Path) -> Result<Located, RunError> {
     match checkpoint::latest(&run.join(CHECKPOINTS), Extent::Model)? {
         Some(newest) => {
+            refuse_if_on_server(run, &newest.checkpoint)?;
             let (dir, step) = (newest.checkpoint.path().to_owned(), newest.checkpoint.step());
             let taken = format!(
                 "{} is a run directory; its newest checkpoint is taken, step {step}: {}",

@@ -223,14 +223,6 @@ impl LoadedPolicy {
         Arc::make_mut(&mut self.model)
     }
 
-    /// Whoever samples with these weights, which have had `version` updates.
-    ///
-    /// # Errors
-    /// If an engine can't be given the weights.
-    pub(crate) fn sampler_of_run(&self, version: u64, limits: Limits) -> Result<Sampler, RunError> {
-        sampler((&self.model, &self.chat), self.engine.as_deref(), version, limits)
-    }
-
     /// A sampler in this process with these weights, which have had `version` updates.
     pub fn sampler(&self, version: u64, limits: Limits) -> LocalPolicy {
         LocalPolicy::new(&self.model, &self.chat, version).with_limits(limits)

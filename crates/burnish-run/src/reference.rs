@@ -6,9 +6,10 @@ use std::sync::Arc;
 use burnish_model::{Chat, Model};
 use burnish_rl::kl::KlEstimator;
 use burnish_tensor::Device;
-use burnish_train::{Sample, score, score_base};
+use burnish_train::{Sample, score};
 
 use crate::RunError;
+use crate::learner::Learner;
 use crate::policy::LoadedPolicy;
 use burnish_recipe::Recipe;
 
@@ -16,7 +17,7 @@ use burnish_recipe::Recipe;
 pub(crate) enum Reference {
     /// A frozen copy.
     Copy(Arc<Model>),
-    /// The trained policy without its adapter, if an adapter is what is trained.
+    /// The trained policy without its adapter, if an adapter is what is trained, as a server does.
     WithoutAdapter,
 }
 
@@ -34,6 +35,9 @@ impl Reference {
         let Some(path) = &recipe.policy.path else {
             return Err(RunError::Refused("policy: a reference needs `policy.path`".into()));
         };
+        if recipe.trainer.is_some() {
+            return Ok(Some(Reference::WithoutAdapter));
+        }
         // If training continues an adapter, that adapter belongs to the reference.
         if recipe.policy.lora.is_some() && Model::base_of(path)?.is_none() {
             return Ok(Some(Reference::WithoutAdapter));
@@ -49,13 +53,13 @@ impl Reference {
     /// If a sample does not fit the model.
     pub(crate) fn logprobs<S: Borrow<Sample>>(
         &self,
-        policy: &Model,
+        learner: &Learner,
         samples: &[S],
         tokens_max: usize,
     ) -> Result<Vec<Vec<f32>>, RunError> {
         Ok(match self {
             Reference::Copy(model) => score(model, samples, tokens_max)?,
-            Reference::WithoutAdapter => score_base(policy, samples, tokens_max)?,
+            Reference::WithoutAdapter => learner.score_base(samples, tokens_max)?,
         })
     }
 }

@@ -110,7 +110,7 @@ impl Updates {
         self.first_drift.get_or_insert(update.drift);
         let mut values = update.metrics.clone();
         values.insert("loss".into(), update.loss);
-        values.insert("grad_norm".into(), update.grad_norm);
+        values.extend(update.grad_norm.map(|norm| ("grad_norm".to_owned(), norm)));
         values.insert("learning_rate".into(), lr);
         values.insert(TRAINED.into(), update.tokens_scored as f64);
         values.insert(FORWARD.into(), update.tokens as f64);

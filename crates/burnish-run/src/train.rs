@@ -5,7 +5,6 @@ mod best;
 mod reports;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use burnish_core::Episode;
@@ -13,7 +12,6 @@ use burnish_data::overlap::OverlapReport;
 use burnish_eval::{Change, Summary};
 use burnish_rl::advantage::Phase;
 use burnish_tensor::Device;
-use burnish_train::Trainer;
 use burnish_train::checkpoint::{Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
 
@@ -21,9 +19,10 @@ use crate::RunError;
 use crate::decontaminate;
 use crate::engine::Engine;
 use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
+use crate::learner::Learner;
 use crate::offline::{Corpus, OfflineLoop};
 use crate::online::{OnlineLoop, PlayedMember};
-use crate::policy::{LoadedPolicy, named_template};
+use crate::policy::named_template;
 use crate::split;
 use crate::stored::Session;
 use crate::summary::{Metrics, summary_metrics};
@@ -57,6 +56,8 @@ pub struct Outcome {
     pub dir: PathBuf,
     /// The last checkpoint.
     pub checkpoint: PathBuf,
+    /// The trained policy's name on the server that has it; `None` if the checkpoint has it.
+    pub on_server: Option<String>,
     /// How the policy learned.
     pub method: Method,
     /// Steps done.
@@ -79,8 +80,7 @@ pub struct Outcome {
 pub struct Run {
     recipe: Recipe,
     tasks: Tasks,
-    policy: LoadedPolicy,
-    trainer: Trainer,
+    learner: Learner,
     schedule: Schedule,
     work: Loop,
     dir: RunDir,
@@ -116,19 +116,19 @@ enum Loop {
 
 impl Run {
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
-        let Parts { tasks, mut policy, trainer, work, step, tokens, started, overlap, unscored, best } =
-            parts;
-        policy.engine = Engine::of_recipe(&recipe, dir.path())?;
+        let Parts { tasks, mut learner, work, step, tokens, started, overlap, unscored, best } = parts;
+        if let Learner::Here(here) = &mut learner {
+            here.policy.engine = Engine::of_recipe(&recipe, dir.path())?;
+        }
         Ok(Run {
-            reports: Reports::new(Session::new(step, policy.model.params.device())),
+            reports: Reports::new(Session::new(step, learner.device())),
             schedule: schedule(&recipe),
             metrics: MetricsLog::open(&dir, recipe.tensorboard_names(), step)?,
             checkpoints: Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?,
             saved: (step > 0).then_some(step),
             recipe,
             tasks,
-            policy,
-            trainer,
+            learner,
             work,
             dir,
             journal,
@@ -223,8 +223,7 @@ impl Run {
         let lr = |updates| self.schedule.lr(updates);
         let Metrics { step: values, updates } = match &mut self.work {
             Loop::Online(work) => {
-                let done =
-                    work.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
+                let done = work.step(&self.recipe, &self.tasks, &mut self.learner, &lr, step)?;
                 let row = |own: &PlayedMember| (own.task, own.advantage);
                 let rows = self.rows(done.played.iter().map(|own| (&*own.episode, row(own))));
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
@@ -233,14 +232,16 @@ impl Run {
                 if let Some(note) = self.unscored.see(step + 1, &judged) {
                     watch.event(Event::Note(note));
                 }
-                let notes = self.policy.engine.as_ref().map(|engine| engine.take_notes());
-                for note in notes.into_iter().flatten().chain(done.note) {
+                if let Some(note) = done.note {
                     watch.event(Event::Note(format!("step {}: {note}", step + 1)));
                 }
                 done.metrics
             }
-            Loop::Offline(work) => work.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?,
+            Loop::Offline(work) => work.step(&self.recipe, &mut self.learner, &lr, step)?,
         };
+        for note in self.learner.take_notes() {
+            watch.event(Event::Note(format!("step {}: {note}", step + 1)));
+        }
         self.step += 1;
         for (at, update) in updates.iter().enumerate() {
             self.journal.record_update(self.step, at, update)?;
@@ -266,7 +267,7 @@ impl Run {
     fn evaluate(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
         let mut found = Values::new();
         if let Loop::Offline(work) = &self.work
-            && let Some(values) = work.evaluate(&self.recipe, &self.policy)?
+            && let Some(values) = work.evaluate(&self.recipe, &self.learner)?
         {
             watch.event(Event::Measured { step: self.step, values: &values });
             found.extend(values.clone());
@@ -277,8 +278,7 @@ impl Run {
             if set.tasks.is_empty() {
                 continue;
             }
-            let Evaluation { episodes, summary } =
-                evaluate(&self.recipe, &self.policy, self.trainer.updates(), set)?;
+            let Evaluation { episodes, summary } = evaluate(&self.recipe, &self.learner, set)?;
             let places = (0..).map(|at| (at / set.rollouts, None));
             let rows = self.rows(episodes.iter().zip(places));
             self.journal.record_step(self.step, set.kind(), &set.tasks, &rows)?;
@@ -326,15 +326,11 @@ impl Run {
 
     /// Writes a checkpoint of the step.
     fn write(&self, checkpoints: &Checkpoints) -> Result<PathBuf, RunError> {
-        let chat = &self.policy.chat;
         let step = self.step;
         let learned = &self.work;
-        let mut write_more = |dir: &Path| {
-            chat.save(dir)?;
-            match learned {
-                Loop::Online(work) => work.save(dir, step),
-                Loop::Offline(_) => Ok(()),
-            }
+        let mut write_more = |dir: &Path| match learned {
+            Loop::Online(work) => work.save(dir, step),
+            Loop::Offline(_) => Ok(()),
         };
         let work = match &self.work {
             Loop::Online(work) => work.state(),
@@ -348,7 +344,7 @@ impl Run {
         if self.unscored.streak() > 0 {
             state["unscored_steps"] = self.unscored.streak().into();
         }
-        Ok(checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_more)?)
+        self.learner.save(checkpoints, step, state, &mut write_more)
     }
 
     fn finish(&mut self) -> Result<Outcome, RunError> {
@@ -366,9 +362,10 @@ impl Run {
         let outcome = Outcome {
             dir: self.dir.path().to_owned(),
             checkpoint: self.dir.checkpoint(self.step),
+            on_server: self.learner.served_as()?,
             method: self.recipe.train.method,
             steps: self.step,
-            updates: self.trainer.updates(),
+            updates: self.learner.updates(),
             unscored: UnscoredSteps::of(&metrics::read(&self.dir.metrics())?),
             change: Change::between(&before, &after, weights, seed),
             before: summed(&before),
@@ -407,8 +404,7 @@ fn schedule(recipe: &Recipe) -> Schedule {
 /// The parts of a run, before it has a directory.
 struct Parts {
     tasks: Tasks,
-    policy: LoadedPolicy,
-    trainer: Trainer,
+    learner: Learner,
     work: Loop,
     step: u64,
     tokens: u64,
@@ -481,56 +477,29 @@ impl Parts {
         if !device.is_cpu() {
             watch.event(Event::Note(format!("computing on {}", device.description())));
         }
-        let loading = recipe.policy.training(recipe.run.seed);
-        let is_reward_model = recipe.train.method == Method::Reward;
-        let policy = match (&checkpoint, &recipe.policy.path, &recipe.policy.new) {
-            (Some(checkpoint), base, _) if is_reward_model => {
-                LoadedPolicy::reward_model(checkpoint.path(), base.as_deref(), None, &loading)?
-            }
-            (None, Some(path), _) if is_reward_model => {
-                LoadedPolicy::reward_model(path, None, template, &loading)?
-            }
-            (Some(checkpoint), base, _) => {
-                LoadedPolicy::load_over(checkpoint.path(), base.as_deref(), &loading)?
-            }
-            (None, Some(path), _) => LoadedPolicy::begin(path, template, &loading)?,
-            (None, None, Some(new)) => {
-                watch.event(Event::Doing("training the tokenizer"));
-                let made = LoadedPolicy::create(new, &corpus.texts(template.as_ref())?, recipe.run.seed)?;
-                made.with_template(template).in_precision(loading.precision)
-            }
-            (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),
-        };
-        tasks.others.check(&policy.chat.tokenizer)?;
-        let mut policy = policy.on(&device);
-        let mut trainer = Trainer::new(&policy.model, recipe.trainer_config());
-        let step = match &checkpoint {
-            Some(checkpoint) => {
-                checkpoint.restore(policy.model_mut(), &mut trainer)?;
-                checkpoint.step()
-            }
-            None => 0,
-        };
         let state = checkpoint.as_ref().map_or(&serde_json::Value::Null, Checkpoint::state);
+        let mut learner = Learner::load(recipe, checkpoint.as_ref(), template, &corpus, &device, watch)?;
+        tasks.others.check(&learner.chat().tokenizer)?;
+        let step = checkpoint.as_ref().map_or(0, Checkpoint::step);
         let started = state["started"].as_i64().unwrap_or_else(now);
-        let chat = Arc::make_mut(&mut policy.chat);
+        let chat = learner.chat_mut();
         chat.template = chat.template.clone().at(started);
-        if let Some(note) = unread::tools(&tasks, &corpus, &policy.chat.template) {
+        if let Some(note) = unread::tools(&tasks, &corpus, &learner.chat().template) {
             watch.event(Event::Note(note));
         }
         let work = if is_grpo {
             let config = recipe.trainer_config();
             let (schedule, state) = (schedule(recipe), &state["stage"]);
-            let work = OnlineLoop::new(recipe, &policy, schedule, &config, checkpoint.as_ref(), state)?;
+            let work = OnlineLoop::new(recipe, &learner, schedule, &config, checkpoint.as_ref(), state)?;
             Loop::Online(Box::new(work))
         } else {
-            let work = OfflineLoop::new(recipe, corpus, held_out, &policy)?;
-            work.notes(recipe, &policy).into_iter().for_each(|note| watch.event(Event::Note(note)));
+            let work = OfflineLoop::new(recipe, corpus, held_out, &learner)?;
+            work.notes(recipe, &learner).into_iter().for_each(|note| watch.event(Event::Note(note)));
             Loop::Offline(Box::new(work))
         };
         let tokens = state["tokens"].as_u64().unwrap_or(0);
         let unscored = Unscored::after(state["unscored_steps"].as_u64().unwrap_or(0));
         let best = Best::new(recipe, &state["best"]);
-        Ok(Parts { tasks, policy, trainer, work, step, tokens, started, overlap, unscored, best })
+        Ok(Parts { tasks, learner, work, step, tokens, started, overlap, unscored, best })
     }
 }

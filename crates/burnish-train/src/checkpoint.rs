@@ -111,6 +111,12 @@ impl Stamp {
 }
 
 impl Record {
+    /// A record that has nothing but the caller's state.
+    fn of(state: &serde_json::Value) -> Self {
+        let (adamw, state) = (AdamwConfig::default(), state.clone());
+        Record { format: FORMAT, step: 0, updates: 0, adamw, state, files: BTreeMap::new() }
+    }
+
     /// The record with its own digest, as its file holds it.
     fn to_json(&self) -> Result<Vec<u8>, BoxError> {
         let mut value = serde_json::to_value(self)?;
@@ -176,9 +182,38 @@ impl Checkpoints {
         state: &serde_json::Value,
         write_more: &mut dyn FnMut(&Path) -> Result<(), BoxError>,
     ) -> Result<PathBuf, CheckpointError> {
+        self.publish(step, |partial| write(partial, step, model, trainer, state, write_more))
+    }
+
+    /// As [`Checkpoints::save`], where another machine has the weights, which have had `updates` updates by `adamw`: the
+    /// caller's `state` says where they are. The directory has no model in it.
+    ///
+    /// # Errors
+    /// As [`Checkpoints::save`].
+    pub fn save_elsewhere(
+        &self,
+        step: u64,
+        updates: u64,
+        adamw: AdamwConfig,
+        state: &serde_json::Value,
+        write_more: &mut dyn FnMut(&Path) -> Result<(), BoxError>,
+    ) -> Result<PathBuf, CheckpointError> {
+        self.publish(step, |partial| {
+            directory::make_empty(partial)?;
+            write_more(partial)?;
+            directory::make_empty(&partial.join(TRAINER_DIR))?;
+            write_record(partial, Record { step, updates, adamw, ..Record::of(state) })
+        })
+    }
+
+    /// Lets `write` fill a directory, which becomes the checkpoint of a step.
+    fn publish(
+        &self,
+        step: u64,
+        write: impl FnOnce(&Path) -> Result<(), BoxError>,
+    ) -> Result<PathBuf, CheckpointError> {
         let partial = directory::partial(&self.dir, step);
-        let written = write(&partial, step, model, trainer, state, write_more)
-            .and_then(|()| Ok(directory::publish(&self.dir, step)?));
+        let written = write(&partial).and_then(|()| Ok(directory::publish(&self.dir, step)?));
         match written {
             Ok(path) => {
                 directory::prune(&self.dir, self.keep, step)?;
@@ -208,15 +243,14 @@ fn write(
     let own = partial.join(TRAINER_DIR);
     directory::make_empty(&own)?;
     tensors::write(&own.join(TENSORS_FILE), &model.params, trainer.adamw())?;
-    let record = Record {
-        format: FORMAT,
-        step,
-        updates: trainer.updates(),
-        adamw: trainer.config().adamw,
-        state: state.clone(),
-        files: stamps(partial)?,
-    };
-    fs::write(own.join(RECORD_FILE), record.to_json()?)?;
+    let (updates, adamw) = (trainer.updates(), trainer.config().adamw);
+    write_record(partial, Record { step, updates, adamw, ..Record::of(state) })
+}
+
+/// Writes the record of a checkpoint, with the digests of all its files, which must be there.
+fn write_record(partial: &Path, record: Record) -> Result<(), BoxError> {
+    let record = Record { files: stamps(partial)?, ..record };
+    fs::write(partial.join(TRAINER_DIR).join(RECORD_FILE), record.to_json()?)?;
     Ok(directory::sync(partial)?)
 }
 

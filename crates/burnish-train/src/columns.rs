@@ -6,8 +6,7 @@ use std::ops::Range;
 use burnish_rl::correction::{BehaviorSource, loglinear_proximal};
 use burnish_rl::{BatchConstant, Metric, Streams};
 
-use crate::gradient::Scores;
-use crate::{MicroBatch, Proximal, Sample};
+use crate::{Proximal, Sample};
 
 /// The streams of some samples, in f64, one entry per scored token.
 #[derive(Default)]
@@ -25,19 +24,19 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// `behavior` says which log-probs count as those of the policy that sampled.
+    /// The scored tokens of `samples`, with their log-probs and entropies; `behavior` says which log-probs count as those
+    /// of the policy that sampled.
     pub(crate) fn of(
-        batch: &MicroBatch,
         samples: &[&Sample],
-        scores: &Scores,
+        policy: Vec<f64>,
+        entropy: Vec<f64>,
         behavior: BehaviorSource,
     ) -> Self {
-        let parts = || batch.samples.iter().map(|&index| samples[index]);
+        let parts = || samples.iter().copied();
         let given = |stream: fn(&Sample) -> Option<&Vec<f32>>| {
             let value = |sample: &Sample, at: usize| stream(sample).map_or(0.0, |all| all[at]);
             parts().all(|sample| stream(sample).is_some()).then(|| column(parts(), value))
         };
-        let policy = widen(scores.numbers());
         let tokens = parts().flat_map(|sample| sample.scored().map(move |at| (sample, at)));
         let proximal = |((sample, at), policy): ((&Sample, usize), &f64)| {
             let old = f64::from(sample.old(at));
@@ -46,6 +45,7 @@ impl Columns {
                 Proximal::Sampling | Proximal::Known(_) => old,
             }
         };
+        let loss_mask = vec![true; policy.len()];
         Columns {
             proximal: tokens.zip(&policy).map(proximal).collect(),
             policy,
@@ -55,9 +55,9 @@ impl Columns {
             }),
             reference: given(|sample| sample.reference.as_ref()),
             teacher: given(|sample| sample.teacher.as_ref()),
-            entropy: scores.entropies(),
+            entropy,
             advantage: column(parts(), |sample, at| sample.advantages[at]),
-            loss_mask: vec![true; batch.rows.len()],
+            loss_mask,
             directions: parts().map(|sample| sample.direction).collect(),
         }
     }
@@ -101,9 +101,23 @@ impl Columns {
     }
 }
 
-/// The log-probs of the scored tokens under the model that sampled them.
-pub(crate) fn at_sampling(batch: &MicroBatch, samples: &[&Sample]) -> Vec<f64> {
-    column(batch.samples.iter().map(|&index| samples[index]), |sample, at| sample.model_logprobs[at])
+/// How far log-probs of the scored tokens are from those of the model that sampled them: the sum, and the largest.
+pub(crate) fn from_sampling(policy: &[f64], samples: &[&Sample]) -> (f64, f64) {
+    let sampling = column(samples.iter().copied(), |sample, at| sample.model_logprobs[at]);
+    let differences = policy.iter().zip(sampling).map(|(policy, sampling)| (policy - sampling).abs());
+    differences.fold((0.0, 0.0), |(sum, max), difference| (sum + difference, difference.max(max)))
+}
+
+/// The ranges of neighbours that belong to one group.
+pub(crate) fn groups(samples: &[&Sample]) -> Vec<Range<usize>> {
+    let mut start = 0;
+    samples
+        .chunk_by(|a, b| a.group == b.group)
+        .map(|group| {
+            start += group.len();
+            start - group.len()..start
+        })
+        .collect()
 }
 
 fn column<'a>(parts: impl Iterator<Item = &'a Sample>, value: impl Fn(&Sample, usize) -> f32) -> Vec<f64> {

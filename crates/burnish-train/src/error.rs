@@ -59,6 +59,12 @@ pub enum TrainError {
         /// Why.
         problem: &'static str,
     },
+    /// The objective needs what is only known where the model is computed.
+    #[error("the objective needs {needs}, which are not known where another machine has the weights")]
+    Elsewhere {
+        /// What it needs.
+        needs: &'static str,
+    },
     /// The objective returned another number of derivatives than it was given tokens.
     #[error("the objective gave {given} derivatives for {tokens} scored tokens")]
     Derivatives {

@@ -10,7 +10,7 @@ use burnish_rl::kl::KlEstimator;
 use burnish_rl::{BatchConstant, Evaluation, Objective, Totals};
 use burnish_tensor::{GradientsMut, HostReadback, Tape, TokenScores, Var, Vocab, in_pool};
 
-use crate::columns::{Columns, MetricSums, at_sampling, widen};
+use crate::columns::{Columns, MetricSums, from_sampling, groups, widen};
 use crate::head_rows::{Divergence, HeadRows};
 use crate::{MicroBatch, Sample, TrainError, pack, pack_groups, target};
 
@@ -112,6 +112,15 @@ pub(crate) fn check_for(
     objective: &dyn Objective,
 ) -> Result<(), TrainError> {
     check(model, samples)?;
+    check_streams(samples, objective)?;
+    if let Some(target) = objective.needs().head {
+        target::check(model, samples, target)?;
+    }
+    Ok(())
+}
+
+/// Checks that samples have the log-probs of other models that the objective needs.
+pub(crate) fn check_streams(samples: &[&Sample], objective: &dyn Objective) -> Result<(), TrainError> {
     let needs = objective.needs();
     let missing = |stream: fn(&Sample) -> bool| samples.iter().position(|sample| stream(sample));
     if let Some(sample) = needs.reference.then(|| missing(|sample| sample.reference.is_none())).flatten() {
@@ -119,9 +128,6 @@ pub(crate) fn check_for(
     }
     if let Some(sample) = needs.teacher.then(|| missing(|sample| sample.teacher.is_none())).flatten() {
         return Err(TrainError::Missing { sample, stream: "teacher" });
-    }
-    if let Some(target) = needs.head {
-        target::check(model, samples, target)?;
     }
     Ok(())
 }
@@ -158,17 +164,16 @@ fn accumulate_checked(
             model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer.clone())
         };
         let scores = score_rows(&mut tape, model, &batch, &hidden)?;
-        let columns = Columns::of(&batch, samples, &scores, needs.behavior);
-        for (policy, sampling) in columns.policy.iter().zip(at_sampling(&batch, samples)) {
-            let difference = (policy - sampling).abs();
-            drift_sum += difference;
-            pass.drift.max = pass.drift.max.max(difference);
-        }
+        let parts = batch.parts(samples);
+        let columns = Columns::of(&parts, widen(scores.numbers()), scores.entropies(), needs.behavior);
+        let (sum, max) = from_sampling(&columns.policy, &parts);
+        drift_sum += sum;
+        pass.drift.max = pass.drift.max.max(max);
         for (policy, proximal) in columns.policy.iter().zip(&columns.proximal) {
             pass.kl += KlEstimator::K3.evaluate(*proximal, *policy).0;
         }
         pass.entropy += columns.entropy.iter().sum::<f64>();
-        let groups = batch.groups(samples);
+        let groups = groups(&parts);
         if needs.batch_constants && batch_constants.is_empty() {
             batch_constants =
                 objective.batch_constants(&columns.streams(&batch.sequences, &groups, &[]), totals);
@@ -206,7 +211,7 @@ pub(crate) fn batch_constants_of(
     totals: &Totals,
 ) -> Result<Vec<BatchConstant>, TrainError> {
     let mut whole = Columns::default();
-    let (mut sequences, mut groups) = (Vec::new(), Vec::new());
+    let (mut sequences, mut all_groups) = (Vec::new(), Vec::new());
     for batch in batches {
         let mut tape = Tape::inference(&model.params);
         let mut mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
@@ -214,10 +219,12 @@ pub(crate) fn batch_constants_of(
         let scores = score_rows(&mut tape, model, batch, &hidden)?;
         let (tokens, count) = (whole.policy.len(), sequences.len());
         sequences.extend(batch.sequences.iter().map(|range| range.start + tokens..range.end + tokens));
-        groups.extend(batch.groups(samples).iter().map(|range| range.start + count..range.end + count));
-        whole.append(Columns::of(batch, samples, &scores, objective.needs().behavior));
+        let parts = batch.parts(samples);
+        all_groups.extend(groups(&parts).iter().map(|range| range.start + count..range.end + count));
+        let behavior = objective.needs().behavior;
+        whole.append(Columns::of(&parts, widen(scores.numbers()), scores.entropies(), behavior));
     }
-    Ok(objective.batch_constants(&whole.streams(&sequences, &groups, &[]), totals))
+    Ok(objective.batch_constants(&whole.streams(&sequences, &all_groups, &[]), totals))
 }
 
 pub(crate) fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError> {

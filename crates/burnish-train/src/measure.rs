@@ -7,7 +7,7 @@ use burnish_model::{Model, Packed};
 use burnish_rl::{Objective, Totals};
 use burnish_tensor::{Tape, in_pool};
 
-use crate::columns::{Columns, MetricSums};
+use crate::columns::{Columns, MetricSums, groups, widen};
 use crate::gradient::{batch_constants_of, check_for, score_rows};
 use crate::{Pass, Sample, TrainError, pack, pack_groups};
 
@@ -52,10 +52,11 @@ fn measure_checked(
         let mut mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
         let hidden = model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer);
         let scores = score_rows(&mut tape, model, &batch, &hidden)?;
-        let columns = Columns::of(&batch, samples, &scores, needs.behavior);
+        let parts = batch.parts(samples);
+        let columns = Columns::of(&parts, widen(scores.numbers()), scores.entropies(), needs.behavior);
         let own = pass.tokens_scored..pass.tokens_scored + batch.rows.len();
         let own = constants.get(own).unwrap_or_default();
-        let groups = batch.groups(samples);
+        let groups = groups(&parts);
         let streams = columns.streams(&batch.sequences, &groups, own);
         let evaluation = objective.evaluate(&streams, totals);
         pass.loss += evaluation.loss;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use burnish_tensor::{Layout, Segment};
 
 use crate::Sample;
+use crate::columns::groups;
 
 /// The fewest tokens for which a segment is cut in two so that its beginning can be shared. With fewer, the work per
 /// segment outweighs the saved rows.
@@ -39,16 +40,9 @@ pub struct MicroBatch {
 }
 
 impl MicroBatch {
-    /// The ranges of its sequences that belong to one group; `samples` are all the samples that were packed.
-    pub(crate) fn groups(&self, samples: &[&Sample]) -> Vec<Range<usize>> {
-        let mut start = 0;
-        self.samples
-            .chunk_by(|a, b| samples[*a].group == samples[*b].group)
-            .map(|group| {
-                start += group.len();
-                start - group.len()..start
-            })
-            .collect()
+    /// Its samples, among all that were packed.
+    pub(crate) fn parts<'s>(&self, samples: &[&'s Sample]) -> Vec<&'s Sample> {
+        self.samples.iter().map(|&index| samples[index]).collect()
     }
 }
 
@@ -66,15 +60,7 @@ pub fn pack<S: Borrow<Sample>>(samples: &[S], tokens_max: usize) -> Vec<MicroBat
 /// If groups share a beginning, a micro-batch may exceed `tokens_max` by some rows.
 pub fn pack_groups<S: Borrow<Sample>>(samples: &[S], tokens_max: usize) -> Vec<MicroBatch> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
-    let mut start = 0;
-    let groups: Vec<Range<usize>> = samples
-        .chunk_by(|a, b| a.group == b.group)
-        .map(|group| {
-            start += group.len();
-            start - group.len()..start
-        })
-        .collect();
-    pack_units(&samples, &groups, tokens_max)
+    pack_units(&samples, &groups(&samples), tokens_max)
 }
 
 /// Packs samples, keeping those of a unit together.

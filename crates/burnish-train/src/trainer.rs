@@ -37,8 +37,8 @@ pub struct Update {
     pub head_grad_norm: Option<f64>,
     /// The objective's value before the update.
     pub loss: f64,
-    /// 2-norm of the gradient over all parameters, before it was clipped.
-    pub grad_norm: f64,
+    /// 2-norm of the gradient over all parameters, before it was clipped; `None` if a server keeps it to itself.
+    pub grad_norm: Option<f64>,
     /// The objective's named numbers.
     pub metrics: BTreeMap<String, f64>,
     /// Rows that went through the model, after sharing prefixes.
@@ -173,7 +173,7 @@ impl Trainer {
             is_made,
             head_grad_norm,
             loss,
-            grad_norm,
+            grad_norm: Some(grad_norm),
             metrics,
             tokens,
             tokens_scored,

@@ -93,6 +93,7 @@ fn the_recipes_of_the_pages_are_complete() {
 fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
     let defaults = defaults();
     let with_engine = completed("engine={kind=\"vllm\", urls=[\"http://localhost:8000\"]}");
+    let with_trainer = completed("trainer={kind=\"tinker\", url=\"http://localhost:8000\"}");
     for (page_path, recipe) in PAGES {
         let ours = resolved(recipe, &[OPTIONAL]);
         let with_critic = resolved(recipe, &["advantage={estimator=\"gae\"}", "critic={}"]);
@@ -138,10 +139,18 @@ fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
             let [_, _, key_cell, default_cell, ..] = &row[..] else { panic!("{page_path}: {row:?}") };
             let named = quoted(key_cell);
             for key in &named {
-                let is_ours =
-                    [&ours, &with_critic, &with_gate, &with_filters, &with_rows, &with_pairs, &with_engine]
-                        .iter()
-                        .any(|recipe| recipe.get(key).is_some());
+                let is_ours = [
+                    &ours,
+                    &with_critic,
+                    &with_gate,
+                    &with_filters,
+                    &with_rows,
+                    &with_pairs,
+                    &with_engine,
+                    &with_trainer,
+                ]
+                .iter()
+                .any(|recipe| recipe.get(key).is_some());
                 assert!(is_ours, "{page_path}: no recipe has `{key}`: {row:?}");
                 keys += 1;
             }

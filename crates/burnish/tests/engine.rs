@@ -4,6 +4,8 @@
 
 mod common;
 mod stand_in;
+#[path = "../../burnish-remote/src/test_server.rs"]
+mod test_server;
 
 use burnish_rundir::journal::{EpisodeKind, Journal};
 use common::Scratch;

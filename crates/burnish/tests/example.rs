@@ -83,7 +83,7 @@ fn each_step_is_that_of_a_run() {
         for (name, number) in [
             ("reward", reward),
             ("loss", mean(&|update| update.loss)),
-            ("grad_norm", mean(&|update| update.grad_norm)),
+            ("grad_norm", mean(&|update| update.grad_norm.unwrap())),
             ("kl", metric("kl")),
             ("entropy", metric("entropy")),
             ("clip_ratio/region_mean", metric("clip_ratio/region_mean")),

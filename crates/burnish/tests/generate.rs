@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
-#[path = "../../burnish-remote/src/endpoint/test_server.rs"]
+#[path = "../../burnish-remote/src/test_server.rs"]
 mod test_server;
 
 use std::io::Write;

@@ -6,33 +6,23 @@
 
 mod common;
 mod engine_runs;
+mod served;
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
 
 use common::Scratch;
 use serde_json::Value;
+use served::Served;
 
-/// A server, which ends with the test.
-struct Server {
-    process: Child,
-    url: String,
-    log: PathBuf,
-}
-
-impl Server {
-    /// Serves `model` with more arguments, and waits until the server is ready.
-    fn start(environment: &Path, model: &Path, log: &Path, more: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let log_file = std::fs::File::create(log).unwrap();
-        let process = Command::new(environment.join("bin/vllm"))
+/// Serves `model` with more arguments.
+fn serve(environment: &Path, model: &Path, log: &Path, more: &[&str]) -> Served {
+    Served::start("/health", log, |port| {
+        let mut command = Command::new(environment.join("bin/vllm"));
+        command
             .arg("serve")
             .arg(model)
-            .args(["--host", "127.0.0.1", "--port", &port.to_string(), "--served-model-name", "policy"])
+            .args(["--host", "127.0.0.1", "--port", port, "--served-model-name", "policy"])
             .args(["--enforce-eager", "--dtype", "float32", "--max-model-len", "256"])
             .args(more)
             .envs([
@@ -41,48 +31,9 @@ impl Server {
                 ("HF_HUB_OFFLINE", "1"),
                 ("VLLM_SERVER_DEV_MODE", "1"),
                 ("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1"),
-            ])
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(log_file.try_clone().unwrap())
-            .stderr(log_file)
-            .spawn()
-            .unwrap();
-        let mut server = Server { process, url: format!("http://127.0.0.1:{port}/v1"), log: log.to_owned() };
-        let start = Instant::now();
-        while !is_healthy(port) {
-            let ended = server.process.try_wait().unwrap();
-            let said = || std::fs::read_to_string(log).unwrap_or_default();
-            assert!(ended.is_none() && start.elapsed() < Duration::from_secs(300), "{}", said());
-            std::thread::sleep(Duration::from_millis(500));
-        }
-        server
-    }
-}
-
-/// Whether the server reports that it is ready. It accepts connections long before that.
-fn is_healthy(port: u16) -> bool {
-    let answer = TcpStream::connect(("127.0.0.1", port)).and_then(|mut stream| {
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    });
-    answer.is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-            println!("the server ended with {:?} and said:\n{said}", self.process.try_wait());
-        }
-        // With its workers. It may have ended by itself.
-        let group = rustix::process::Pid::from_child(&self.process);
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        let _ = self.process.wait();
-    }
+            ]);
+        command
+    })
 }
 
 /// The answers to each task.
@@ -107,8 +58,9 @@ fn vllm_serves_a_checkpoint_and_answers_as_burnish_does() {
     let eval = ["eval", "grpo.toml", "eval.tasks=16", "policy.precision=\"f32\"", "--policy"];
     let own = [&eval[..], &["tiny", "--out", "own"]].concat();
     scratch.burnish(&own).succeeds();
-    let server = Server::start(Path::new(&environment), &checkpoint, &scratch.path("vllm.log"), &[]);
-    let asked = [&eval[..], &[&server.url, "--model", "policy", "--out", "asked"]].concat();
+    let server = serve(Path::new(&environment), &checkpoint, &scratch.path("vllm.log"), &[]);
+    let url = format!("{}/v1", server.url);
+    let asked = [&eval[..], &[&url, "--model", "policy", "--out", "asked"]].concat();
     scratch.burnish(&asked).succeeds();
     let (own, asked) =
         (answers(&scratch.read("own/items.jsonl")), answers(&scratch.read("asked/items.jsonl")));
@@ -128,7 +80,7 @@ fn vllm_samples_for_a_run_and_the_trainer_agrees_with_its_log_probs() {
     scratch.burnish(&[&["sft", "sft.toml", "--overwrite"], &policy[..]].concat()).succeeds();
     let (checkpoint, log) = (scratch.path("tiny/checkpoints/step_120"), scratch.path("vllm.log"));
     let drawn = ["--logprobs-mode", "processed_logprobs", "--enable-lora", "--max-lora-rank", "8"];
-    let server = Server::start(Path::new(&environment), &checkpoint, &log, &drawn);
+    let server = serve(Path::new(&environment), &checkpoint, &log, &drawn);
     let adapter = ["policy.lora={rank=4,alpha=8}", "run.dir=adapter", "engine.adapters=true"];
     engine_runs::agree(
         &scratch,
@@ -157,7 +109,7 @@ fn vllm_has_all_of_the_new_weights_or_is_found() {
     let policy = ["policy.new.head_dim=32", "policy.new.dtype=f32", "--overwrite"];
     scratch.burnish(&[&["sft", "sft.toml"], &policy[..]].concat()).succeeds();
     let (checkpoint, log) = (scratch.path("tiny/checkpoints/step_120"), scratch.path("vllm.log"));
-    let server = Server::start(Path::new(&environment), &checkpoint, &log, &[]);
+    let server = serve(Path::new(&environment), &checkpoint, &log, &[]);
     let urls = format!("engine.urls=[\"{}\"]", server.url);
     let finished = scratch.burnish(&["train", "grpo.toml", "engine.kind=vllm", &urls, "train.max_steps=3"]);
     if finished.stderr().contains("error:") {

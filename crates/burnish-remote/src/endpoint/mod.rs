@@ -12,8 +12,6 @@ mod stream;
 #[cfg(test)]
 mod streaming_tests;
 #[cfg(test)]
-mod test_server;
-#[cfg(test)]
 mod tests;
 mod wire;
 

@@ -12,8 +12,8 @@ use burnish_core::{
 };
 use serde_json::json;
 
-use super::test_server::{events, piece, question, said, serve, serve_text};
 use super::{EndpointConfig, EndpointPolicy};
+use crate::test_server::{events, piece, question, said, serve, serve_text};
 
 fn policy(url: &str) -> EndpointPolicy {
     let config = EndpointConfig { retries: 0, timeout_seconds: 5.0, ..EndpointConfig::new(url, "m", None) };

@@ -149,7 +149,9 @@ impl Sdar {
 
 impl TokenLoss for Sdar {
     fn needs(&self) -> Needs {
-        Needs { teacher: self.sdar_coef > 0.0, ..Needs::default() }
+        let is_gated_by_entropy = matches!(self.gate, SdarGate::Entropy | SdarGate::SoftOr);
+        let is_on = self.sdar_coef > 0.0;
+        Needs { teacher: is_on, entropies: is_on && is_gated_by_entropy, ..Needs::default() }
     }
 
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {

@@ -71,6 +71,18 @@ proptest! {
     }
 
     #[test]
+    fn whoever_does_not_need_entropies_has_the_same_derivative_without_them(batch in batches(1.0)) {
+        let unknown = Batch { entropy: vec![0.0; batch.entropy.len()], ..batch.clone() };
+        for entry in OBJECTIVES {
+            let loss = loss(LossConfig { objective: entry.card.id.into(), beta: 0.1, ..LossConfig::default() });
+            if !loss.needs().entropies {
+                let of = |batch: &Batch| batch.evaluate_marked(&loss).d_policy;
+                prop_assert_eq!(of(&batch), of(&unknown), "{}", entry.card.id);
+            }
+        }
+    }
+
+    #[test]
     fn masked_tokens_never_change_a_value(batch in batches(20.0)) {
         for (id, objective) in objectives() {
             let mut spoiled = batch.clone();

@@ -11,10 +11,10 @@ use burnish_recipe::{Method, Recipe};
 use burnish_rl::nll::Nll;
 use burnish_rl::{Objective, Totals};
 use burnish_rundir::metrics::Values;
-use burnish_train::{Pass, Sample, Trainer, measure, score, totals};
+use burnish_train::{Pass, Sample, totals};
 
 use crate::RunError;
-use crate::policy::LoadedPolicy;
+use crate::learner::Learner;
 use crate::reference::Reference;
 use crate::summary::{Metrics, Updates};
 use crate::tasks::of_step;
@@ -64,23 +64,23 @@ impl OfflineLoop {
         recipe: &Recipe,
         corpus: Corpus,
         held_out: Option<Corpus>,
-        policy: &LoadedPolicy,
+        learner: &Learner,
     ) -> Result<Self, RunError> {
         let is_imitated = recipe.train.method == Method::Sft;
         let objective =
             if is_imitated { Box::new(Nll) as Box<dyn Objective> } else { recipe.loss.build()? };
-        let making = making(recipe, policy);
+        let making = making(recipe, learner);
         let terms = Terms { recipe, objective: &*objective, making };
         let rows = Sequences::new(&terms, corpus, recipe.data.packing)?;
         let held_out = held_out.map(|corpus| Sequences::new(&terms, corpus, false)).transpose()?;
         let compares = recipe.train.method == Method::Preference;
-        let reference = if compares { Reference::new(recipe, &policy.chat)? } else { None };
+        let reference = if compares { Reference::new(recipe, learner.chat())? } else { None };
         Ok(OfflineLoop { rows, held_out, objective, reference })
     }
 
     /// What a person should know about the rows.
-    pub(crate) fn notes(&self, recipe: &Recipe, policy: &LoadedPolicy) -> Vec<String> {
-        let limit = making(recipe, policy).length_max;
+    pub(crate) fn notes(&self, recipe: &Recipe, learner: &Learner) -> Vec<String> {
+        let limit = making(recipe, learner).length_max;
         let left_out = self.rows.left_out + self.held_out.as_ref().map_or(0, |rows| rows.left_out);
         let mut notes = Vec::new();
         if left_out > 0 {
@@ -111,8 +111,7 @@ impl OfflineLoop {
     pub(crate) fn step(
         &self,
         recipe: &Recipe,
-        policy: &mut LoadedPolicy,
-        trainer: &mut Trainer,
+        learner: &mut Learner,
         lr: &dyn Fn(u64) -> f64,
         step: u64,
     ) -> Result<Metrics, RunError> {
@@ -123,14 +122,14 @@ impl OfflineLoop {
             false => (0..count).map(|at| (step as usize * count + at) % sequences.len()).collect(),
         };
         let chosen: Vec<&[Place]> = chosen.into_iter().map(|at| &*sequences[at]).collect();
-        let samples = self.samples(&self.rows.corpus, recipe, policy, &chosen)?;
+        let samples = self.samples(&self.rows.corpus, recipe, learner, &chosen)?;
         let batch: Vec<&Sample> = samples.iter().collect();
         let totals = Totals {
-            mismatched_log_ratio: self.mismatched(&self.rows.corpus, recipe, policy, &chosen)?,
-            ..totals(&batch, &batch, 1, policy.model.context_tokens_max(), 0)
+            mismatched_log_ratio: self.mismatched(&self.rows.corpus, recipe, learner, &chosen)?,
+            ..totals(&batch, &batch, 1, learner.context_tokens_max(), 0)
         };
-        let lr = lr(trainer.updates());
-        let update = trainer.update(policy.model_mut(), &batch, &*self.objective, &totals, lr)?;
+        let lr = lr(learner.updates());
+        let update = learner.update(&batch, &*self.objective, &totals, lr, None)?;
         let mut updates = Updates::default();
         updates.add(&update, lr, None);
         let tokens: usize = batch.iter().map(|sample| sample.ids.len()).sum();
@@ -142,23 +141,19 @@ impl OfflineLoop {
     ///
     /// # Errors
     /// If a row can't be read any more, or a number is not finite.
-    pub(crate) fn evaluate(
-        &self,
-        recipe: &Recipe,
-        policy: &LoadedPolicy,
-    ) -> Result<Option<Values>, RunError> {
+    pub(crate) fn evaluate(&self, recipe: &Recipe, learner: &Learner) -> Result<Option<Values>, RunError> {
         let Some(held_out) = &self.held_out else { return Ok(None) };
         let (mut values, mut weights) = (Values::new(), 0.0);
         for part in held_out.sequences.chunks(recipe.train.sequences_per_step) {
             let chosen: Vec<&[Place]> = part.iter().map(|places| &**places).collect();
-            let samples = self.samples(&held_out.corpus, recipe, policy, &chosen)?;
+            let samples = self.samples(&held_out.corpus, recipe, learner, &chosen)?;
             let totals = Totals {
-                mismatched_log_ratio: self.mismatched(&held_out.corpus, recipe, policy, &chosen)?,
-                ..totals(&samples, &samples, 1, policy.model.context_tokens_max(), 0)
+                mismatched_log_ratio: self.mismatched(&held_out.corpus, recipe, learner, &chosen)?,
+                ..totals(&samples, &samples, 1, learner.context_tokens_max(), 0)
             };
             let tokens_max = recipe.train.micro_batch_tokens;
             let Pass { loss, metrics, .. } =
-                measure(&policy.model, &samples, &*self.objective, &totals, tokens_max)?;
+                learner.measure(&samples, &*self.objective, &totals, tokens_max)?;
             let weight = if recipe.train.method == Method::Sft { totals.tokens } else { part.len() } as f64;
             weights += weight;
             for (name, value) in metrics.into_iter().chain([("loss".to_owned(), loss)]) {
@@ -176,10 +171,10 @@ impl OfflineLoop {
         &self,
         corpus: &Corpus,
         recipe: &Recipe,
-        policy: &LoadedPolicy,
+        learner: &Learner,
         chosen: &[&[Place]],
     ) -> Result<Vec<Sample>, RunError> {
-        let making = making(recipe, policy);
+        let making = making(recipe, learner);
         let mut samples = Vec::new();
         for (group, places) in chosen.iter().enumerate() {
             for place in *places {
@@ -189,7 +184,7 @@ impl OfflineLoop {
             }
         }
         if let Some(reference) = &self.reference {
-            let logprobs = reference.logprobs(&policy.model, &samples, recipe.train.micro_batch_tokens)?;
+            let logprobs = reference.logprobs(learner, &samples, recipe.train.micro_batch_tokens)?;
             for (sample, logprobs) in samples.iter_mut().zip(logprobs) {
                 sample.reference = Some(logprobs);
             }
@@ -203,13 +198,13 @@ impl OfflineLoop {
         &self,
         corpus: &Corpus,
         recipe: &Recipe,
-        policy: &LoadedPolicy,
+        learner: &Learner,
         chosen: &[&[Place]],
     ) -> Result<Option<f64>, RunError> {
         let Some(reference) = self.reference.as_ref().filter(|_| self.objective.needs().mismatched) else {
             return Ok(None);
         };
-        let making = making(recipe, policy);
+        let making = making(recipe, learner);
         let rows: Vec<usize> = chosen.iter().filter_map(|places| Some(places.first()?.row)).collect();
         let mut samples = Vec::new();
         for (at, row) in rows.iter().enumerate() {
@@ -217,8 +212,8 @@ impl OfflineLoop {
             samples.extend(making.mismatched(corpus, *row, rows[before])?);
         }
         let tokens_max = recipe.train.micro_batch_tokens;
-        let under_policy = score(&policy.model, &samples, tokens_max)?;
-        let under_reference = reference.logprobs(&policy.model, &samples, tokens_max)?;
+        let under_policy = learner.score(&samples, tokens_max)?;
+        let under_reference = reference.logprobs(learner, &samples, tokens_max)?;
         let mut sum = 0.0;
         for (sample, (own, reference)) in samples.iter().zip(under_policy.iter().zip(&under_reference)) {
             sum += sample.scored().map(|at| f64::from(own[at]) - f64::from(reference[at])).sum::<f64>();
@@ -227,10 +222,10 @@ impl OfflineLoop {
     }
 }
 
-fn making<'a>(recipe: &Recipe, policy: &'a LoadedPolicy) -> Making<'a> {
-    let context = policy.model.context_tokens_max();
+fn making<'a>(recipe: &Recipe, learner: &'a Learner) -> Making<'a> {
+    let context = learner.context_tokens_max();
     Making {
-        chat: &policy.chat,
+        chat: learner.chat(),
         learned: match recipe.train.method {
             Method::Reward => Learned::Rewards,
             Method::Preference => Learned::Preferences,

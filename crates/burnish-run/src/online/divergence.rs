@@ -6,6 +6,7 @@ use std::ops::Range;
 use burnish_model::Model;
 
 use crate::RunError;
+use crate::learner::Learner;
 use burnish_recipe::Recipe;
 use burnish_rundir::metrics::Values;
 
@@ -23,10 +24,11 @@ impl Divergence {
     ///
     /// # Errors
     /// If that policy can't be loaded.
-    pub(super) fn new(recipe: &Recipe, policy: &Model) -> Result<Option<Self>, RunError> {
+    pub(super) fn new(recipe: &Recipe, learner: &Learner) -> Result<Option<Self>, RunError> {
         let (true, Some(path)) = (recipe.metrics.weight_divergence, &recipe.policy.path) else {
             return Ok(None);
         };
+        let policy = &learner.here()?.policy.model;
         // Read again, because the policy of a resumed run is that of the checkpoint.
         let start = Model::load_as(path, &recipe.policy.training(recipe.run.seed))?;
         let start = start.params.data().to_vec();
@@ -43,11 +45,12 @@ impl Divergence {
         Ok(Some(Divergence { start, head: policy.head().base.range(), layers }))
     }
 
-    /// How far `policy` is from the start.
+    /// How far the policy is from the start.
     ///
     /// # Errors
     /// Whatever has failed on a GPU so far.
-    pub(super) fn metrics(&self, policy: &Model) -> Result<Values, RunError> {
+    pub(super) fn metrics(&self, learner: &Learner) -> Result<Values, RunError> {
+        let policy = &learner.here()?.policy.model;
         policy.params.fetch()?;
         let now = policy.params.data();
         let mut metrics = Values::new();

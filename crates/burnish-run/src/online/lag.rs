@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::part;
 use crate::RunError;
-use crate::engine::Engine;
-use crate::policy::{LoadedPolicy, Sampler, sampler};
+use crate::learner::{Learner, Weights};
+use crate::policy::Sampler;
 use burnish_recipe::Recipe;
 
 /// The folder of a checkpoint that holds them.
@@ -33,21 +33,20 @@ struct Snapshot {
 
 /// The behavior policy, which samples in a step: the trained weights, or those of some steps ago.
 pub(super) struct Behavior {
-    pub(super) model: Arc<Model>,
+    pub(super) weights: Weights,
     pub(super) chat: Arc<Chat>,
-    engine: Option<Arc<Engine>>,
     /// Updates that its weights have had.
     version: u64,
     limits: Limits,
 }
 
 impl Behavior {
-    /// Whoever samples from them ([`sampler`]).
+    /// Whoever samples from them.
     ///
     /// # Errors
-    /// If an engine can't be given them.
+    /// If somebody else can't be given them.
     pub(super) fn sampler(&self) -> Result<Sampler, RunError> {
-        sampler((&self.model, &self.chat), self.engine.as_deref(), self.version, self.limits.clone())
+        self.weights.sampler(&self.chat, self.version, self.limits.clone())
     }
 }
 
@@ -59,41 +58,48 @@ impl Lag {
     /// If they can't be read.
     pub(super) fn new(
         lag: u64,
-        policy: &Model,
+        learner: &Learner,
         checkpoint: Option<&Checkpoint>,
         state: &Value,
     ) -> Result<Self, RunError> {
         let mut earlier = Lag { lag: lag as usize, kept: VecDeque::new() };
         let Some(checkpoint) = checkpoint else { return Ok(earlier) };
         for version in part::<Vec<u64>>(state)? {
-            let mut model = policy.clone();
+            let mut model = Model::clone(&learner.here()?.policy.model);
             checkpoint.restore_weights(&file(version), &mut model)?;
             earlier.kept.push_back(Arc::new(Snapshot { model: Arc::new(model), version }));
         }
         Ok(earlier)
     }
 
-    /// The behavior policy of a step that starts with the weights of `policy`, which have had `version` updates. It has the
-    /// weights of some steps ago; in the first steps, those at the start of the run; without a lag, the present ones.
-    /// The present weights are kept for later steps.
-    pub(super) fn behavior(&mut self, recipe: &Recipe, policy: &LoadedPolicy, version: u64) -> Behavior {
-        let (chat, limits) = (Arc::clone(&policy.chat), recipe.rollout.limits());
-        let (model, version) = match self.earlier(&policy.model, version) {
-            Some(earlier) => (Arc::clone(&earlier.model), earlier.version),
-            None => (Arc::clone(&policy.model), version),
+    /// The behavior policy of a step that starts with the weights of `learner`. It has the weights of some steps ago; in
+    /// the first steps, those at the start of the run; without a lag, the present ones. The present weights are kept
+    /// for later steps.
+    ///
+    /// # Errors
+    /// If weights are to be kept that are not here.
+    pub(super) fn behavior(&mut self, recipe: &Recipe, learner: &Learner) -> Result<Behavior, RunError> {
+        let (chat, limits) = (Arc::clone(learner.chat()), recipe.rollout.limits());
+        let (weights, version) = match self.earlier(learner)? {
+            Some(earlier) => {
+                let engine = learner.here()?.policy.engine.clone();
+                (Weights::Here { model: Arc::clone(&earlier.model), engine }, earlier.version)
+            }
+            None => (learner.weights(), learner.updates()),
         };
-        Behavior { model, chat, engine: policy.engine.clone(), version, limits }
+        Ok(Behavior { weights, chat, version, limits })
     }
 
-    fn earlier(&mut self, policy: &Model, version: u64) -> Option<Arc<Snapshot>> {
+    fn earlier(&mut self, learner: &Learner) -> Result<Option<Arc<Snapshot>>, RunError> {
         if self.lag == 0 {
-            return None;
+            return Ok(None);
         }
-        self.kept.push_back(Arc::new(Snapshot { model: Arc::new(policy.clone()), version }));
+        let model = Arc::new(Model::clone(&learner.here()?.policy.model));
+        self.kept.push_back(Arc::new(Snapshot { model, version: learner.updates() }));
         if self.kept.len() <= self.lag {
-            return self.kept.front().cloned();
+            return Ok(self.kept.front().cloned());
         }
-        self.kept.pop_front()
+        Ok(self.kept.pop_front())
     }
 
     /// Writes the kept weights into the directory of a checkpoint.

@@ -28,14 +28,14 @@ use burnish_rl::advantage::{self, Advantage, Estimator, Phase};
 use burnish_rl::fact::Need;
 use burnish_rl::gate::{Gate, GateConfig};
 use burnish_rl::plan::{Plain, RolloutPlan};
+use burnish_train::TrainerConfig;
 use burnish_train::checkpoint::{BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
-use burnish_train::{Trainer, TrainerConfig};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::RunError;
-use crate::policy::LoadedPolicy;
+use crate::learner::Learner;
 use crate::summary::{Metrics, Updates, episode_metrics};
 use crate::tasks::Tasks;
 use burnish_recipe::Recipe;
@@ -85,14 +85,14 @@ pub(crate) struct OnlineLoop {
 }
 
 impl OnlineLoop {
-    /// Loads what the recipe needs besides the policy. The policy learns as `schedule` and `trainer` say. `state` is
+    /// Loads what the recipe needs besides the policy. Models of parts learn as `schedule` and `trainer` say. `state` is
     /// the value of [`OnlineLoop::state`] when the run was saved as `checkpoint`; null for a new run.
     ///
     /// # Errors
     /// If a model can't be loaded, or the state does not fit the recipe's parts.
     pub(crate) fn new(
         recipe: &Recipe,
-        policy: &LoadedPolicy,
+        learner: &Learner,
         schedule: Schedule,
         trainer: &TrainerConfig,
         checkpoint: Option<&Checkpoint>,
@@ -113,13 +113,13 @@ impl OnlineLoop {
         Ok(OnlineLoop {
             selection: Selection::new(recipe, state.get("selection"))?,
             plan,
-            supply: Providers::new(&Making { recipe, policy, schedule, trainer, checkpoint, state })?,
+            supply: Providers::new(&Making { recipe, learner, schedule, trainer, checkpoint, state })?,
             estimator,
             coefficients: Coefficients::new(&recipe.loss, state),
             store: Store::new(recipe, &state["replay"])?,
             gate,
-            lag: Lag::new(recipe.rollout.policy_lag, &policy.model, checkpoint, &state["earlier"])?,
-            divergence: Divergence::new(recipe, &policy.model)?,
+            lag: Lag::new(recipe.rollout.policy_lag, learner, checkpoint, &state["earlier"])?,
+            divergence: Divergence::new(recipe, learner)?,
         })
     }
 
@@ -156,13 +156,12 @@ impl OnlineLoop {
         &mut self,
         recipe: &Recipe,
         tasks: &Tasks,
-        policy: &mut LoadedPolicy,
-        trainer: &mut Trainer,
+        learner: &mut Learner,
         lr: &dyn Fn(u64) -> f64,
         step: u64,
     ) -> Result<Stepped, RunError> {
         // 1. Select tasks, and sample what the plan requests for each.
-        let behavior = self.lag.behavior(recipe, policy, trainer.updates());
+        let behavior = self.lag.behavior(recipe, learner)?;
         let mut sampler = behavior.sampler()?;
         let (plan, tokenizer) = (&*self.plan, &behavior.chat.tokenizer);
         let selection = &mut self.selection;
@@ -175,9 +174,9 @@ impl OnlineLoop {
         self.supply.see(recipe, &groups)?;
         // 3. Collect facts: of every token, then of every member.
         groups.make_samples();
-        metrics.extend(groups.find_proximal(recipe, &policy.model, trainer.updates())?);
+        metrics.extend(groups.find_proximal(recipe, learner)?);
         let objective = self.coefficients.objective(&recipe.loss)?;
-        let of_step = supply::Step { recipe, tasks, number: step, policy, behavior: &behavior };
+        let of_step = supply::Step { recipe, tasks, number: step, learner, behavior: &behavior };
         let needs = coefficients::needs(&recipe.loss, &*objective);
         add(&mut metrics, self.supply.supply(&needs, of_step, &mut groups)?);
         metrics.extend(self.coefficients.weigh_kl(&recipe.loss, &needs, &mut groups));
@@ -209,10 +208,10 @@ impl OnlineLoop {
         let mut updates = Updates::default();
         if !self.supply.is_warming_up(step) {
             let gate = self.gate.as_deref_mut();
-            update::update(recipe, step, &batch, &*objective, policy, trainer, lr, gate, &mut updates)?;
+            update::update(recipe, step, &batch, &*objective, learner, lr, gate, &mut updates)?;
         }
         if let Some(divergence) = &self.divergence {
-            metrics.extend(divergence.metrics(&policy.model)?);
+            metrics.extend(divergence.metrics(learner)?);
         }
         let entropy = updates.mean("entropy_top").or_else(|| updates.mean("entropy"));
         metrics.extend(self.coefficients.see_entropy(&recipe.loss, entropy));

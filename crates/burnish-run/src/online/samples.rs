@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use burnish_core::{Branch, Trace};
-use burnish_model::Model;
 use burnish_rl::advantage::{Advantage, Phase};
 use burnish_rl::correction::{ProximalSource, loglinear_share};
-use burnish_train::{Proximal, Sample, score};
+use burnish_train::{Proximal, Sample};
 
 use super::groups::{Group, Groups, Member};
 use crate::RunError;
+use crate::learner::Learner;
 use burnish_recipe::Recipe;
 use burnish_rundir::metrics::Values;
 
@@ -97,21 +97,16 @@ impl Groups {
         self.samples().map(|(_, _, own)| &own.sample).collect()
     }
 
-    /// Gives the samples what the recipe needs to know about the proximal policy, `policy`, which has had `version`
-    /// updates. Reports how far behind it the sampling weights were.
+    /// Gives the samples what the recipe needs to know about the proximal policy, which is `learner`'s. Reports how far behind it the sampling weights were.
     ///
     /// # Errors
     /// If a sample does not fit the model.
-    pub(super) fn find_proximal(
-        &mut self,
-        recipe: &Recipe,
-        policy: &Model,
-        version: u64,
-    ) -> Result<Values, RunError> {
+    pub(super) fn find_proximal(&mut self, recipe: &Recipe, learner: &Learner) -> Result<Values, RunError> {
+        let version = learner.updates();
         match recipe.loss.correction.proximal {
             ProximalSource::Sampling => {}
             ProximalSource::Recompute => {
-                let known = score(policy, &self.bare_samples(), recipe.train.micro_batch_tokens)?;
+                let known = learner.score(&self.bare_samples(), recipe.train.micro_batch_tokens)?;
                 for (own, known) in self.samples_mut().zip(known) {
                     own.sample.proximal = Proximal::Known(known);
                 }

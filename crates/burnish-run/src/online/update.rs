@@ -3,11 +3,11 @@
 use burnish_core::rng::{Address, Purpose};
 use burnish_rl::Objective;
 use burnish_rl::gate::{Gate, Proposal, Ruling};
-use burnish_train::{Sample, Trainer, minibatches, minibatches_of_groups, totals};
+use burnish_train::{Sample, minibatches, minibatches_of_groups, totals};
 
 use super::samples::Batch;
 use crate::RunError;
-use crate::policy::LoadedPolicy;
+use crate::learner::Learner;
 use crate::summary::Updates;
 use burnish_recipe::Recipe;
 
@@ -21,8 +21,7 @@ pub(super) fn update(
     step: u64,
     batch: &Batch,
     objective: &dyn Objective,
-    policy: &mut LoadedPolicy,
-    trainer: &mut Trainer,
+    learner: &mut Learner,
     lr: &dyn Fn(u64) -> f64,
     mut gate: Option<&mut (dyn Gate + 'static)>,
     updates: &mut Updates,
@@ -35,11 +34,11 @@ pub(super) fn update(
         let parts = split(&batch.group_sizes, train.minibatches, order, epoch);
         for indices in &parts {
             let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();
-            let chance = seed(Purpose::Objective, trainer.updates());
+            let chance = seed(Purpose::Objective, learner.updates());
             let totals = totals(&minibatch, samples, parts.len(), recipe.rollout.tokens_max, chance);
-            let lr = lr(trainer.updates());
+            let lr = lr(learner.updates());
             let Some(gate) = gate.as_deref_mut() else {
-                let update = trainer.update(policy.model_mut(), &minibatch, objective, &totals, lr)?;
+                let update = learner.update(&minibatch, objective, &totals, lr, None)?;
                 updates.add(&update, lr, None);
                 continue;
             };
@@ -48,8 +47,7 @@ pub(super) fn update(
                 ruling = gate.rule(epoch as usize + 1, proposal);
                 ruling.is_open
             };
-            let update =
-                trainer.update_gated(policy.model_mut(), &minibatch, objective, &totals, lr, &mut rule)?;
+            let update = learner.update(&minibatch, objective, &totals, lr, Some(&mut rule))?;
             updates.add(&update, lr, Some(&ruling));
             if !update.is_made {
                 return Ok(());

@@ -16,13 +16,14 @@ const FORMAT: u32 = 1;
 
 /// Keys that affect no weight: places, speed, logging. Evaluation matters only as far as it decides which tasks are
 /// held out.
-const IDLE: [(&str, &[&str]); 7] = [
+const IDLE: [(&str, &[&str]); 8] = [
     ("run", &["dir", "cache", "threads"]),
     ("eval", &["every"]),
     ("train", &["unscored_steps_max"]),
     ("policy", &["path", "from", "chat_template"]),
     ("teacher", &["path", "from"]),
     ("engine", ENGINE),
+    ("trainer", &["url", "api_key_env", "requests_max", "timeout_seconds", "away_seconds"]),
     ("", &["metrics", "checkpoint"]),
 ];
 

@@ -37,6 +37,9 @@ const FREE: &[&str] = &[
     "engine.weights_dir_there",
     "engine.update_seconds",
     "engine.tolerance",
+    "trainer.url",
+    "trainer.requests_max",
+    "trainer.away_seconds",
 ];
 
 /// Suffixes of keys about how a program or server is contacted, such as timeouts and retries.

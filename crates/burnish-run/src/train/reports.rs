@@ -76,7 +76,7 @@ impl Run {
             dir: self.dir.path(),
             recipe: &self.recipe,
             journal: &self.journal,
-            tokenizer: Some(&*self.policy.chat.tokenizer),
+            tokenizer: Some(&*self.learner.chat().tokenizer),
             overlap: self.overlap.as_ref(),
         };
         let written = noted.and_then(|()| reported.write(standing, told));

@@ -15,5 +15,6 @@ mod gradient;
 mod head;
 mod refusals;
 mod schedule;
+mod slope;
 mod training;
 mod values;

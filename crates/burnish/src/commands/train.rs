@@ -134,12 +134,12 @@ fn say_outcome(outcome: &Outcome) {
     }
     println!();
     println!("{dir}/report.html                 curves and drawn episodes");
-    let what = if outcome.updates > 0 {
-        "the trained policy, a Hugging Face directory"
-    } else {
-        "the policy as it was before, a Hugging Face directory: no update was made, so nothing was learnt"
-    };
-    println!("{}   {what}", outcome.checkpoint.display());
+    let policy = if outcome.updates > 0 { "the trained policy" } else { "the policy as it was before" };
+    let nothing = if outcome.updates > 0 { "" } else { ": no update was made, so nothing was learnt" };
+    match &outcome.on_server {
+        Some(name) => println!("{name}   {policy}, on the server that trained it{nothing}"),
+        None => println!("{}   {policy}, a Hugging Face directory{nothing}", outcome.checkpoint.display()),
+    }
     let run = shell_path(&outcome.dir);
     let (next, what) = match outcome.method {
         Method::Grpo => {

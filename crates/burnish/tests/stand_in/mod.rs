@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +11,8 @@ use burnish_engine::{Limits, Request, generate};
 use burnish_model::{Loading, Model, Tokenizer};
 use burnish_train::{Sample, score};
 use serde_json::{Value, json};
+
+use crate::test_server::{Reply, serve_routes};
 
 /// A running server.
 #[derive(Clone)]
@@ -33,70 +33,51 @@ struct State {
 impl StandIn {
     /// Serves the model in `dir`.
     pub(crate) fn start(dir: &Path) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let tokenizer = Arc::new(Tokenizer::load(&dir.join("tokenizer.json")).unwrap());
         let (label, given) = ("default".to_owned(), Vec::new());
         let state = State { model: load(dir), tokenizer, label, is_paused: false, given };
-        let own = StandIn { url, state: Arc::new(Mutex::new(state)) };
-        let serving = own.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let serving = serving.clone();
-                std::thread::spawn(move || serving.answer(&mut stream.unwrap()));
-            }
-        });
-        own
+        let state = Arc::new(Mutex::new(state));
+        let held = Arc::clone(&state);
+        let url = serve_routes(move |path, body| Some(reply(&mut held.lock().unwrap(), path, body)));
+        StandIn { url, state }
     }
 
     /// The names of the directories of weights that it was given, in order.
     pub(crate) fn given(&self) -> Vec<String> {
         self.state.lock().unwrap().given.clone()
     }
+}
 
-    fn answer(&self, stream: &mut TcpStream) {
-        let (path, body) = request(stream);
-        let answer = self.reply(&path, &body);
-        let (status, answer) = match answer {
-            Some(answer) => ("200 OK", answer.to_string()),
-            None => ("404 Not Found", json!({"detail": "Not Found"}).to_string()),
-        };
-        let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close", answer.len());
-        // Whoever asked may have gone.
-        let _ = stream.write_all(format!("{head}\r\n\r\n{answer}").as_bytes());
-    }
-
-    fn reply(&self, path: &str, body: &Value) -> Option<Value> {
-        let mut state = self.state.lock().unwrap();
-        Some(match path.split_once('?').map_or(path, |(route, _)| route) {
-            "/v1/models" => {
-                let context = state.model.context_tokens_max();
-                json!({"object": "list", "data": [{"id": "policy", "max_model_len": context}]})
-            }
-            "/is_paused" => json!({"is_paused": state.is_paused}),
-            "/pause" => {
-                state.is_paused = true;
-                json!({"status": "paused"})
-            }
-            "/resume" => {
-                state.is_paused = false;
-                json!({"status": "resumed"})
-            }
-            "/collective_rpc" => {
-                let dir = Path::new(body["kwargs"]["weights_path"].as_str().unwrap());
-                state.model = load(dir);
-                state.given.push(dir.file_name().unwrap().to_string_lossy().into_owned());
-                json!({"results": [null]})
-            }
-            "/update_weight_version" => {
-                state.label = body["new_version"].as_str().unwrap().to_owned();
-                json!({"success": true, "new_version": state.label})
-            }
-            "/weight_info" => json!({"weight_version": state.label}),
-            "/v1/completions" => completion(&state, body),
-            _ => return None,
-        })
-    }
+fn reply(state: &mut State, path: &str, body: &Value) -> Reply {
+    let answer = match path.split_once('?').map_or(path, |(route, _)| route) {
+        "/v1/models" => {
+            let context = state.model.context_tokens_max();
+            json!({"object": "list", "data": [{"id": "policy", "max_model_len": context}]})
+        }
+        "/is_paused" => json!({"is_paused": state.is_paused}),
+        "/pause" => {
+            state.is_paused = true;
+            json!({"status": "paused"})
+        }
+        "/resume" => {
+            state.is_paused = false;
+            json!({"status": "resumed"})
+        }
+        "/collective_rpc" => {
+            let dir = Path::new(body["kwargs"]["weights_path"].as_str().unwrap());
+            state.model = load(dir);
+            state.given.push(dir.file_name().unwrap().to_string_lossy().into_owned());
+            json!({"results": [null]})
+        }
+        "/update_weight_version" => {
+            state.label = body["new_version"].as_str().unwrap().to_owned();
+            json!({"success": true, "new_version": state.label})
+        }
+        "/weight_info" => json!({"weight_version": state.label}),
+        "/v1/completions" => completion(state, body),
+        _ => return ("404 Not Found", json!({"detail": "Not Found"})),
+    };
+    ("200 OK", answer)
 }
 
 fn load(dir: &Path) -> Arc<Model> {
@@ -143,23 +124,4 @@ fn completion(state: &State, body: &Value) -> Value {
         "logprobs": {"token_logprobs": answer.model_logprobs},
     });
     json!({"id": "cmpl-1", "choices": [choice]})
-}
-
-/// The path and the body of a request.
-fn request(stream: &TcpStream) -> (String, Value) {
-    let mut reader = BufReader::new(stream);
-    let (mut head, mut length) = (String::new(), 0);
-    while !head.ends_with("\r\n\r\n") {
-        let from = head.len();
-        if reader.read_line(&mut head).unwrap() == 0 {
-            return (String::new(), Value::Null);
-        }
-        if let Some(text) = head[from..].to_lowercase().strip_prefix("content-length:") {
-            length = text.trim().parse().unwrap();
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    let path = head.split(' ').nth(1).unwrap().to_owned();
-    (path, serde_json::from_slice(&body).unwrap_or_default())
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use burnish_core::{Piece, Trace, answer_all};
 
 use super::*;
-use crate::endpoint::test_server::{question, said, serve};
+use crate::test_server::{question, said, serve};
 
 fn policy(url: &str) -> EndpointPolicy {
     let config = EndpointConfig { retries: 0, ..EndpointConfig::new(url, "m", None) };

@@ -5,12 +5,12 @@ mod sglang;
 mod vllm;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
+
+use crate::test_server::{Reply, serve_routes};
 
 /// How it behaves.
 #[derive(Debug, Default)]
@@ -71,8 +71,6 @@ pub(super) struct StandIn {
 impl StandIn {
     /// Starts it. `end` is the id of the end token.
     pub(super) fn start(manner: Manner, end: u32) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let state = State {
             manner,
             w: -0.5,
@@ -82,50 +80,35 @@ impl StandIn {
             asked: Vec::new(),
         };
         let state = Arc::new(Mutex::new(state));
-        let own = StandIn { url, state };
-        let serving = own.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let serving = serving.clone();
-                std::thread::spawn(move || serving.answer(&mut stream.unwrap(), end));
-            }
-        });
-        own
+        let held = Arc::clone(&state);
+        let url = serve_routes(move |path, body| reply(&mut held.lock().unwrap(), path, body, end));
+        StandIn { url, state }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
+}
 
-    fn answer(&self, stream: &mut TcpStream, end: u32) {
-        let (path, body) = request(stream);
-        if self.state().manner.is_dead {
-            return;
-        }
-        let (status, answer) = self.reply(&path, &body, end);
-        let answer = answer.to_string();
-        let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close", answer.len());
-        // Whoever asked may have gone.
-        let _ = stream.write_all(format!("{head}\r\n\r\n{answer}").as_bytes());
+/// `None` if it is dead.
+fn reply(state: &mut State, path: &str, body: &Value, end: u32) -> Option<Reply> {
+    if state.manner.is_dead {
+        return None;
     }
-
-    fn reply(&self, path: &str, body: &Value, end: u32) -> (&'static str, Value) {
-        let mut state = self.state();
-        let (route, query) = path.split_once('?').unwrap_or((path, ""));
-        let is_development = !route.starts_with("/v1/");
-        if state.manner.is_plain && is_development {
-            return ("404 Not Found", json!({"detail": "Not Found"}));
-        }
-        if state.manner.fails_at == Some(route) {
-            let error = json!({"message": "Worker failed", "type": "InternalServerError", "code": 500});
-            return ("500 Internal Server Error", json!({ "error": error }));
-        }
-        let answer = match vllm::reply(&mut state, route, query, body, end) {
-            None => sglang::reply(&mut state, route, body, end),
-            answer => answer,
-        };
-        answer.unwrap_or(("404 Not Found", json!({"detail": "Not Found"})))
+    let (route, query) = path.split_once('?').unwrap_or((path, ""));
+    let is_development = !route.starts_with("/v1/");
+    if state.manner.is_plain && is_development {
+        return Some(("404 Not Found", json!({"detail": "Not Found"})));
     }
+    if state.manner.fails_at == Some(route) {
+        let error = json!({"message": "Worker failed", "type": "InternalServerError", "code": 500});
+        return Some(("500 Internal Server Error", json!({ "error": error })));
+    }
+    let answer = match vllm::reply(state, route, query, body, end) {
+        None => sglang::reply(state, route, body, end),
+        answer => answer,
+    };
+    Some(answer.unwrap_or(("404 Not Found", json!({"detail": "Not Found"}))))
 }
 
 impl State {
@@ -176,23 +159,4 @@ fn read(dir: &Value) -> f64 {
 
 fn ids(value: &Value) -> Vec<u32> {
     serde_json::from_value(value.clone()).unwrap()
-}
-
-/// The path and the body of a request.
-fn request(stream: &TcpStream) -> (String, Value) {
-    let mut reader = BufReader::new(stream);
-    let (mut head, mut length) = (String::new(), 0);
-    while !head.ends_with("\r\n\r\n") {
-        let from = head.len();
-        if reader.read_line(&mut head).unwrap() == 0 {
-            return (String::new(), Value::Null);
-        }
-        if let Some(text) = head[from..].to_lowercase().strip_prefix("content-length:") {
-            length = text.trim().parse().unwrap();
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    let path = head.split(' ').nth(1).unwrap().to_owned();
-    (path, serde_json::from_slice(&body).unwrap_or_default())
 }

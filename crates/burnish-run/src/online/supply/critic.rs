@@ -42,8 +42,8 @@ impl Critic {
     /// If it can't be loaded.
     fn make(making: &Making<'_>) -> Result<Made, RunError> {
         let Making { checkpoint, schedule, .. } = *making;
-        let policy = &making.policy.model;
         let Some(config) = making.recipe.critic.clone() else { return Ok(None) };
+        let policy = &making.learner.here()?.policy.model;
         let loading = Loading { precision: policy.params.precision(), ..Loading::default() };
         let saved =
             checkpoint.map(|checkpoint| Checkpoint::open(&checkpoint.path().join(DIR))).transpose()?;
@@ -161,7 +161,7 @@ impl Provider for Critic {
                 for (name, value) in update.metrics {
                     *found.entry(name).or_default() += value;
                 }
-                *found.entry("critic/grad_norm".into()).or_default() += update.grad_norm;
+                *found.entry("critic/grad_norm".into()).or_default() += update.grad_norm.unwrap_or_default();
                 *found.entry("critic/lr".into()).or_default() += lr;
                 updates += 1.0;
             }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use burnish_model::Model;
 use burnish_rl::fact::{Need, TASK_DRIFT};
-use burnish_train::{Sample, score};
+use burnish_train::Sample;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Groups, Kind, Made, Making, Provider, Step};
 use crate::RunError;
+use crate::learner::Learner;
 use crate::online::part;
 use burnish_recipe::Recipe;
 use burnish_recipe::supply::OF_DRIFT;
@@ -31,7 +31,7 @@ struct TaskDrift(BTreeMap<String, Played>);
 
 impl Provider for TaskDrift {
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
-        let drifts = self.since(step.recipe, &step.policy.model, groups)?;
+        let drifts = self.since(step.recipe, step.learner, groups)?;
         for (group, drift) in groups.kept_mut().zip(drifts) {
             group.members.iter_mut().for_each(|member| member.facts.set(&TASK_DRIFT, [drift]));
         }
@@ -83,14 +83,14 @@ impl Played {
 
 impl TaskDrift {
     /// For the task of each trained group, an estimate of the KL divergence, in nats per token, of the policy that
-    /// last played it from `policy`, computed from the tokens sampled then; 0 if the task was never played.
+    /// last played it from the present one, computed from the tokens sampled then; 0 if the task was never played.
     ///
     /// # Errors
     /// If an answer does not fit the model.
-    fn since(&self, recipe: &Recipe, policy: &Model, groups: &Groups) -> Result<Vec<f64>, RunError> {
+    fn since(&self, recipe: &Recipe, learner: &Learner, groups: &Groups) -> Result<Vec<f64>, RunError> {
         let known: Vec<Option<&Played>> = groups.kept().map(|group| self.0.get(&group.task.id.0)).collect();
         let samples: Vec<Sample> = known.iter().flatten().map(|played| played.sample()).collect();
-        let mut scored = score(policy, &samples, recipe.train.micro_batch_tokens)?.into_iter();
+        let mut scored = learner.score(&samples, recipe.train.micro_batch_tokens)?.into_iter();
         let kl = |played: &Option<&Played>| {
             let (Some(played), Some(now)) = (played, played.and_then(|_| scored.next())) else { return 0.0 };
             let moved = played.logprobs.iter().zip(&now[played.first..]);

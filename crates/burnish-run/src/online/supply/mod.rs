@@ -26,7 +26,7 @@ use serde_json::Value;
 use super::groups::Groups;
 use super::lag::Behavior;
 use crate::RunError;
-use crate::policy::LoadedPolicy;
+use crate::learner::Learner;
 use crate::tasks::Tasks;
 use burnish_recipe::Recipe;
 use burnish_rundir::metrics::Values;
@@ -89,7 +89,7 @@ pub(super) struct Step<'a> {
     pub(super) tasks: &'a Tasks,
     /// Its number, counted from 0.
     pub(super) number: u64,
-    pub(super) policy: &'a LoadedPolicy,
+    pub(super) learner: &'a Learner,
     /// The weights that sampled.
     pub(super) behavior: &'a Behavior,
 }
@@ -97,7 +97,7 @@ pub(super) struct Step<'a> {
 /// Everything that providers are built from.
 pub(super) struct Making<'a> {
     pub(super) recipe: &'a Recipe,
-    pub(super) policy: &'a LoadedPolicy,
+    pub(super) learner: &'a Learner,
     /// How models other than the policy are trained.
     pub(super) schedule: Schedule,
     pub(super) trainer: &'a TrainerConfig,

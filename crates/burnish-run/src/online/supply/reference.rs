@@ -12,14 +12,14 @@ use burnish_rundir::metrics::Values;
 pub(super) const KIND: Kind = Kind { supply: &OF_REFERENCE, make };
 
 fn make(making: &Making<'_>) -> Result<Made, RunError> {
-    let made = Reference::new(making.recipe, &making.policy.chat)?;
+    let made = Reference::new(making.recipe, making.learner.chat())?;
     Ok(made.map(|reference| Box::new(reference) as Box<dyn Provider>))
 }
 
 impl Provider for Reference {
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let samples: Vec<&Sample> = groups.bare_samples();
-        let logprobs = self.logprobs(&step.policy.model, &samples, step.recipe.train.micro_batch_tokens)?;
+        let logprobs = self.logprobs(step.learner, &samples, step.recipe.train.micro_batch_tokens)?;
         for (own, logprobs) in groups.samples_mut().zip(logprobs) {
             own.sample.reference = Some(logprobs);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use burnish_core::{Message, Task, Trace};
 use burnish_env::Generator;
 use burnish_env::rollout::Opened;
-use burnish_model::Model;
+use burnish_model::{Chat, Model};
 use burnish_rl::distillation::HeadTarget;
 use burnish_rl::fact::{Need, TEACHER};
 use burnish_tensor::Device;
@@ -36,15 +36,15 @@ impl Teacher {
     /// # Errors
     /// If its model can't be loaded, or has another vocabulary than the policy.
     fn make(making: &Making<'_>) -> Result<Made, RunError> {
-        let Making { recipe, policy, .. } = *making;
+        let Making { recipe, learner, .. } = *making;
         let Some(section) = &recipe.teacher else { return Ok(None) };
         let model = match &section.path {
             None => None,
             Some(path) => {
                 // It reads prompts written by the policy's template, so it needs no template of its own.
-                let template = &policy.chat.template;
+                let template = &learner.chat().template;
                 let loaded = LoadedPolicy::load_with(path, template, &recipe.policy.sampling())?;
-                let (own, theirs) = (&policy.chat.tokenizer, &loaded.chat.tokenizer);
+                let (own, theirs) = (&learner.chat().tokenizer, &loaded.chat.tokenizer);
                 if !own.has_the_vocabulary_of(theirs) {
                     return Err(RunError::Refused(format!(
                         "teacher.path: {} has another tokenizer than the policy, and its log-probs would be of other \
@@ -58,9 +58,11 @@ impl Teacher {
         Ok(Some(Box::new(Teacher { model, context: section.context })))
     }
 
-    /// Every sample in the form that the teacher, `model`, reads.
-    fn shown(&self, step: Step<'_>, model: &Model, groups: &Groups) -> Result<Vec<Shown>, RunError> {
-        let Step { recipe, tasks, policy, .. } = step;
+    /// Every sample in the form that the teacher reads.
+    fn shown(&self, step: Step<'_>, groups: &Groups) -> Result<Vec<Shown>, RunError> {
+        let Step { recipe, tasks, learner, .. } = step;
+        let own = || learner.context_tokens_max();
+        let tokens_max = self.model.as_ref().map_or_else(own, |model| model.context_tokens_max());
         let generator = tasks.generator()?;
         let mut shown = Vec::new();
         for (at, group) in groups.all.iter().enumerate().filter(|(_, group)| group.is_kept) {
@@ -76,7 +78,7 @@ impl Teacher {
                     Some(known) => known,
                     none => {
                         let opened = groups.opened(recipe, generator, at, step.number)?;
-                        none.insert(self.opening(generator, policy, opened, task)?)
+                        none.insert(self.opening(generator, learner.chat(), opened, task)?)
                     }
                 };
                 let Some(rest) = sample.ids.strip_prefix(own.as_slice()) else {
@@ -86,7 +88,7 @@ impl Teacher {
                         task.id
                     )));
                 };
-                let (tokens, tokens_max) = (theirs.len() + rest.len(), model.context_tokens_max());
+                let tokens = theirs.len() + rest.len();
                 if tokens > tokens_max {
                     return Err(RunError::Refused(format!(
                         "teacher.context: with what only the teacher reads, an episode of task {} has {tokens} tokens, and its \
@@ -105,13 +107,13 @@ impl Teacher {
     fn opening(
         &self,
         generator: &dyn Generator,
-        policy: &LoadedPolicy,
+        chat: &Chat,
         opened: Opened,
         task: &Task,
     ) -> Result<(Vec<u32>, Vec<u32>), RunError> {
         let Opened { mut messages, tools } = opened;
         let render = |messages: &[Message]| -> Result<Vec<u32>, RunError> {
-            let rendered = policy.chat.extend(&mut Trace::new(), messages, &tools);
+            let rendered = chat.extend(&mut Trace::new(), messages, &tools);
             rendered.map_err(|error| RunError::Refused(format!("teacher: task {}: {error}", task.id)))
         };
         let own = render(&messages)?;
@@ -141,18 +143,24 @@ impl Teacher {
 impl Provider for Teacher {
     /// Gives every sample the teacher's log-probs of its sampled tokens, or the teacher's distributions.
     fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
-        let model = self.model.as_deref().unwrap_or(&step.policy.model);
-        let shown = self.shown(step, model, groups)?;
+        let shown = self.shown(step, groups)?;
         let samples: Vec<&Sample> = shown.iter().map(|shown| &shown.sample).collect();
         let tokens_max = step.recipe.train.micro_batch_tokens;
         for need in needs {
             if *need.fact == TEACHER {
-                let logprobs = score(model, &samples, tokens_max)?;
+                let logprobs = match &self.model {
+                    Some(model) => score(model, &samples, tokens_max)?,
+                    None => step.learner.score(&samples, tokens_max)?,
+                };
                 for ((own, shown), logprobs) in groups.samples_mut().zip(&shown).zip(logprobs) {
                     own.sample.teacher = Some(shown.back(&logprobs, own.sample.ids.len()));
                 }
                 continue;
             }
+            let model = match &self.model {
+                Some(model) => model,
+                None => &step.learner.here()?.policy.model,
+            };
             // One row per scored token, in order; the prompt before them makes no difference.
             let targets = match HeadTarget::of(need) {
                 HeadTarget::Top(top) => score_top(model, &samples, top, tokens_max)?,

@@ -19,7 +19,8 @@ impl Provider for Tokens {
     /// Under the model that the log-probs at the start of the update are of.
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let is_of_update = step.recipe.loss.correction.proximal == ProximalSource::Recompute;
-        let model = if is_of_update { &step.policy.model } else { &step.behavior.model };
+        let model =
+            if is_of_update { &step.learner.here()?.policy.model } else { step.behavior.weights.model()? };
         let tokens_max = step.recipe.train.micro_batch_tokens;
         let mut squares = score_squares(model, &groups.bare_samples(), tokens_max)?.into_iter();
         for member in groups.kept_mut().flat_map(|group| &mut group.members) {

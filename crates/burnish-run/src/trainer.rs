@@ -1,0 +1,270 @@
+//! The server that trains in place of this process, if the recipe names one (`[trainer]`).
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use burnish_core::rng::{Address, Purpose};
+use burnish_model::{Chat, ModelConfig};
+use burnish_recipe::Recipe;
+use burnish_remote::tinker::{Adam, Saved, Slope, Tinker};
+use burnish_remote::tokens::{TokenPolicy, TokenServer};
+use burnish_rl::{Objective, Totals};
+use burnish_train::adamw::AdamwConfig;
+use burnish_train::{Pass, Sample, TrainError, TrainerConfig, Update, differentiate};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::RunError;
+use crate::policy::Sampler;
+
+/// The key of its state in the state of a checkpoint.
+pub(crate) const TRAINER: &str = "trainer";
+
+/// A server that samples and trains a policy.
+pub(crate) struct TrainingServer {
+    tinker: Arc<Tinker>,
+    /// Ids of the model's head that the tokenizer does not have, ascending.
+    missing_ids: Vec<u32>,
+    config: TrainerConfig,
+    updates: AtomicU64,
+    /// The log-probs of sequences under the present weights. A correction asks for those that an update needs as well.
+    known: Mutex<BTreeMap<Vec<u32>, Vec<f32>>>,
+}
+
+impl TrainingServer {
+    /// The server of a recipe that names one, with a policy as `saved` in a checkpoint says, or anew.
+    ///
+    /// # Errors
+    /// If it can't be used.
+    pub(crate) fn connect(
+        recipe: &Recipe,
+        chat: &Chat,
+        model: &ModelConfig,
+        saved: Option<&Value>,
+    ) -> Result<Self, RunError> {
+        let Some(config) = &recipe.trainer else {
+            return Err(RunError::Refused("trainer: the recipe names none".into()));
+        };
+        let from: Option<Saved> = saved.map(Saved::deserialize).transpose().map_err(|error| {
+            let problem = format!("the checkpoint does not say what the trainer has of this run: {error}");
+            RunError::Refused(problem)
+        })?;
+        let seed = Address::new(recipe.run.seed, Purpose::Init).seed();
+        let context = model.max_position_embeddings;
+        let tinker = Tinker::connect(config, seed, context, from.as_ref())?;
+        let own = recipe.trainer_config();
+        if own.grad_norm_max.is_some() && !tinker.clips() {
+            let problem = format!(
+                "optimizer.max_grad_norm: the server at {} does not limit the norm of gradients; set it to 0",
+                config.url
+            );
+            return Err(RunError::Refused(problem));
+        }
+        Ok(TrainingServer {
+            tinker,
+            missing_ids: (0..model.vocab_size as u32).filter(|id| !chat.tokenizer.id_exists(*id)).collect(),
+            config: own,
+            updates: AtomicU64::new(from.map_or(0, |saved| saved.updates)),
+            known: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn updates(&self) -> u64 {
+        self.updates.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn context_tokens_max(&self) -> usize {
+        self.tinker.context_tokens_max()
+    }
+
+    pub(crate) fn take_notes(&self) -> Vec<String> {
+        self.tinker.take_notes()
+    }
+
+    /// What it was found to do with gradients, for a person.
+    pub(crate) fn habits(&self) -> String {
+        self.tinker.habits()
+    }
+
+    /// A policy of the present weights, which have had `version` updates.
+    ///
+    /// # Errors
+    /// If the server can't make them ready.
+    pub(crate) fn sampler(&self, chat: &Arc<Chat>, version: u64) -> Result<Sampler, RunError> {
+        self.tinker.serve(version)?;
+        let tinker: Arc<Tinker> = Arc::clone(&self.tinker);
+        Ok(Sampler::Remote(Box::new(TokenPolicy::new(tinker, chat, &self.missing_ids, version))))
+    }
+
+    /// The name of the present weights there, under which they are sampled from.
+    ///
+    /// # Errors
+    /// If the server can't make them ready.
+    pub(crate) fn served_as(&self) -> Result<String, RunError> {
+        Ok(self.tinker.serve(self.updates())?)
+    }
+
+    /// The log-probs of samples, one entry per token: 0 where it is not scored.
+    ///
+    /// # Errors
+    /// If the server can't score them, or they were sampled at another temperature than 1.
+    pub(crate) fn score<S: Borrow<Sample>>(&self, samples: &[S]) -> Result<Vec<Vec<f32>>, RunError> {
+        let whole = self.whole(samples)?;
+        Ok(whole.into_iter().zip(samples).map(|(found, sample)| masked(found, sample.borrow())).collect())
+    }
+
+    /// As [`TrainingServer::score`], under the base model.
+    ///
+    /// # Errors
+    /// As [`TrainingServer::score`].
+    pub(crate) fn score_base<S: Borrow<Sample>>(&self, samples: &[S]) -> Result<Vec<Vec<f32>>, RunError> {
+        check(samples)?;
+        let read = samples.iter().map(|sample| read(sample.borrow()));
+        let read: Vec<&[u32]> = read.filter(|ids| !ids.is_empty()).collect();
+        let mut found = self.tinker.score_base(&read)?.into_iter();
+        let of = |sample: &S| {
+            let sample = sample.borrow();
+            let own = if read_any(sample) { found.next() } else { None };
+            masked(own.unwrap_or_default(), sample)
+        };
+        Ok(samples.iter().map(of).collect())
+    }
+
+    /// The log-probs of all tokens up to the last scored one; none where no token is scored.
+    fn whole<S: Borrow<Sample>>(&self, samples: &[S]) -> Result<Vec<Vec<f32>>, RunError> {
+        check(samples)?;
+        let known = &mut *self.known();
+        let mut asked: Vec<&[u32]> = samples.iter().map(|sample| read(sample.borrow())).collect();
+        asked.retain(|ids| !ids.is_empty() && !known.contains_key(*ids));
+        asked.sort_unstable();
+        asked.dedup();
+        for (ids, found) in asked.iter().zip(self.tinker.score(&asked)?) {
+            known.insert(ids.to_vec(), found);
+        }
+        let of = |sample: &S| known.get(read(sample.borrow())).cloned().unwrap_or_default();
+        Ok(samples.iter().map(of).collect())
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Vec<u32>, Vec<f32>>> {
+        // Nothing that holds the lock panics.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value of an objective on samples, and its numbers.
+    ///
+    /// # Errors
+    /// As [`TrainingServer::score`], and if the samples do not fit the objective.
+    pub(crate) fn measure(
+        &self,
+        samples: &[Sample],
+        objective: &dyn Objective,
+        totals: &Totals,
+    ) -> Result<Pass, RunError> {
+        let slope = differentiate(samples, &self.score(samples)?, objective, totals)?;
+        let burnish_train::Slope { loss, metrics, tokens_scored, drift, .. } = slope;
+        Ok(Pass { loss, metrics, tokens_scored, drift, ..Pass::default() })
+    }
+
+    /// One update at learning rate `lr`.
+    ///
+    /// # Errors
+    /// As [`TrainingServer::measure`], if a number is not finite, or if the server can't make it.
+    pub(crate) fn update(
+        &self,
+        minibatch: &[&Sample],
+        objective: &dyn Objective,
+        totals: &Totals,
+        lr: f64,
+    ) -> Result<Update, RunError> {
+        let known = self.whole(minibatch)?;
+        let padded: Vec<Vec<f32>> =
+            known.iter().zip(minibatch).map(|(found, sample)| masked(found.clone(), sample)).collect();
+        let slope = differentiate(minibatch, &padded, objective, totals)?;
+        let derivatives = slope.d_logprobs.iter().flatten().copied();
+        for value in derivatives.chain([slope.loss]) {
+            if !value.is_finite() {
+                let (update, what) = (self.updates(), "loss, or its derivative,");
+                return Err(TrainError::NotFinite { update, what, value }.into());
+            }
+        }
+        // A sequence that is not differentiated is not sent; but an update of zeros is one, as it is here.
+        let is_sloped = |at: &usize| slope.d_logprobs[*at].iter().any(|derivative| *derivative != 0.0);
+        let mut sent: Vec<usize> = (0..minibatch.len()).filter(is_sloped).collect();
+        if sent.is_empty() {
+            sent.extend((0..minibatch.len()).find(|at| read_any(minibatch[*at])));
+        }
+        let slopes: Vec<Slope<'_>> = sent
+            .iter()
+            .map(|at| {
+                let ids = read(minibatch[*at]);
+                Slope { ids, logprobs: &known[*at], d_logprobs: &slope.d_logprobs[*at][..ids.len()] }
+            })
+            .collect();
+        let tokens = slopes.iter().map(|slope| slope.ids.len()).sum();
+        if !slopes.is_empty() {
+            let AdamwConfig { beta1, beta2, epsilon, weight_decay } = self.config.adamw;
+            let grad_norm_max = self.config.grad_norm_max;
+            let adam = Adam { learning_rate: lr, beta1, beta2, epsilon, weight_decay, grad_norm_max };
+            self.tinker.update(&slopes, &adam)?;
+        }
+        self.known().clear();
+        self.updates.fetch_add(1, Ordering::Relaxed);
+        Ok(Update {
+            is_made: true,
+            head_grad_norm: None,
+            loss: slope.loss,
+            // The server keeps its gradient to itself.
+            grad_norm: None,
+            metrics: slope.metrics,
+            tokens,
+            tokens_scored: slope.tokens_scored,
+            micro_batches: 1,
+            drift: slope.drift,
+        })
+    }
+
+    /// Saves the state of training on the server. Returns what a checkpoint has to keep of it.
+    ///
+    /// # Errors
+    /// If the server can't.
+    pub(crate) fn save(&self) -> Result<(Value, AdamwConfig), RunError> {
+        let saved = self.tinker.save(self.updates())?;
+        let value = serde_json::to_value(saved).map_err(|error| RunError::Refused(error.to_string()))?;
+        Ok((value, self.config.adamw))
+    }
+}
+
+/// The tokens that a server reads of a sample: all up to the last scored one.
+fn read(sample: &Sample) -> &[u32] {
+    let inputs = sample.inputs().len();
+    if inputs == 0 { &[] } else { &sample.ids[..=inputs] }
+}
+
+fn read_any(sample: &Sample) -> bool {
+    !read(sample).is_empty()
+}
+
+/// Log-probs of a sample's tokens with 0 where a token is not scored.
+fn masked(mut found: Vec<f32>, sample: &Sample) -> Vec<f32> {
+    found.resize(sample.ids.len(), 0.0);
+    for (logprob, is_scored) in found.iter_mut().zip(&sample.loss_mask) {
+        if !is_scored {
+            *logprob = 0.0;
+        }
+    }
+    found
+}
+
+/// # Errors
+/// If a scored token was sampled at another temperature than that at which servers score.
+fn check<S: Borrow<Sample>>(samples: &[S]) -> Result<(), RunError> {
+    let is_other = |sample: &Sample| sample.scored().any(|at| sample.temperatures[at] != 1.0);
+    match samples.iter().any(|sample| is_other(sample.borrow())) {
+        false => Ok(()),
+        true => Err(RunError::Refused(
+            "trainer: a server scores at temperature 1, and a sample has another".into(),
+        )),
+    }
+}
