@@ -11,6 +11,8 @@ mod updates;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use burnish_model::{Loading, LoraConfig, Model, Targets, Trains, load_policy_over};
 use common::Scratch;
@@ -65,6 +67,9 @@ fn command(environment: &Path, scratch: &Scratch) -> impl Fn(&str) -> Command {
     }
 }
 
+/// One server at a time has the machine.
+static ALONE: Mutex<()> = Mutex::new(());
+
 const HEALTH: &str = "/api/v1/healthz";
 
 fn environment() -> Option<PathBuf> {
@@ -84,6 +89,12 @@ fn adapter(scratch: &Scratch, path: &str) -> Model {
     std::fs::create_dir_all(&dir).unwrap();
     let unpacked = Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&dir).status().unwrap();
     assert!(unpacked.success());
+    // It does not say which maps it adapts: all of a layer.
+    let file = dir.join("adapter_config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    config["target_modules"] =
+        ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"].to_vec().into();
+    std::fs::write(&file, config.to_string()).unwrap();
     let target_modules = Targets::default();
     // SkyRL's α is 32, whatever the rank.
     let lora = LoraConfig { rank: updates::RANK, alpha: 32.0, dropout: 0.0, rslora: false, target_modules };
@@ -94,6 +105,7 @@ fn adapter(scratch: &Scratch, path: &str) -> Model {
 #[test]
 fn an_update_on_a_real_server_is_the_one_here_and_a_wrong_one_is_told_apart() {
     let Some(environment) = environment() else { return };
+    let _alone = ALONE.lock();
     let scratch = scratch();
     let server = Served::start(HEALTH, &scratch.path("server.log"), command(&environment, &scratch));
     let apart = |objective: &str, change: &dyn Fn(usize, &mut f64)| {
@@ -113,6 +125,7 @@ fn an_update_on_a_real_server_is_the_one_here_and_a_wrong_one_is_told_apart() {
 #[test]
 fn a_run_is_trained_by_a_real_server_that_ends_and_comes_back() {
     let Some(environment) = environment() else { return };
+    let _alone = ALONE.lock();
     let scratch = scratch();
     let start = command(&environment, &scratch);
     let server = Served::start(HEALTH, &scratch.path("server.log"), &start);
@@ -128,9 +141,12 @@ fn a_run_is_trained_by_a_real_server_that_ends_and_comes_back() {
     let mut program = scratch.command(&run).stdout(Stdio::null()).spawn().unwrap();
     // After its first step.
     let metrics = scratch.path("grpo/metrics.jsonl");
-    common::wait_until("the first step is done", || {
-        std::fs::read_to_string(&metrics).is_ok_and(|rows| rows.contains("\"event\":\"train\""))
-    });
+    let is_begun =
+        || std::fs::read_to_string(&metrics).is_ok_and(|rows| rows.contains("\"event\":\"train\""));
+    while !is_begun() {
+        assert!(program.try_wait().unwrap().is_none(), "the run has ended before its first step was done");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     let _server = server.start_again(HEALTH, &start);
     assert!(program.wait().unwrap().success());
     let rows = String::from_utf8(scratch.read("grpo/metrics.jsonl")).unwrap();

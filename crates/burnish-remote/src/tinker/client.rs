@@ -94,20 +94,25 @@ impl Client {
 
     /// The result of a request.
     pub(super) async fn result(&self, path: &str, body: &str, repeat: Repeat) -> Result<Value, Failure> {
-        let answer = self.direct(path, body, repeat).await?;
-        let id = match &answer["request_id"] {
-            Value::String(id) => id.clone(),
-            Value::Number(id) => id.to_string(),
-            _ => {
-                let problem = format!("no `request_id` in the answer: {}", shortened(&answer.to_string()));
-                return Err(self.failed(path, problem).into());
-            }
-        };
+        let id = self.submit(path, body, repeat).await?;
         self.retrieve(path, &id).await
     }
 
+    /// Sends a request. Returns the number of its result.
+    pub(super) async fn submit(&self, path: &str, body: &str, repeat: Repeat) -> Result<String, Failure> {
+        let answer = self.direct(path, body, repeat).await?;
+        match &answer["request_id"] {
+            Value::String(id) => Ok(id.clone()),
+            Value::Number(id) => Ok(id.to_string()),
+            _ => {
+                let problem = format!("no `request_id` in the answer: {}", shortened(&answer.to_string()));
+                Err(self.failed(path, problem).into())
+            }
+        }
+    }
+
     /// The result under a number, once there is one.
-    async fn retrieve(&self, path: &str, id: &str) -> Result<Value, Failure> {
+    pub(super) async fn retrieve(&self, path: &str, id: &str) -> Result<Value, Failure> {
         let body = json!({ "request_id": id }).to_string();
         let began = Instant::now();
         let (mut gone, mut wait) = (None, WAITS.0);

@@ -195,16 +195,31 @@ impl Tinker {
     /// If the server can't score them.
     pub fn score_base(&self, sequences: &[&[u32]]) -> Result<Vec<Vec<f32>>, TinkerError> {
         wait_for(async {
-            let mut found = Vec::with_capacity(sequences.len());
-            for ids in sequences {
-                let body = wire::ask_base(&self.base_model, ids).to_string();
-                let answer = self.client.result("/asample", &body, Repeat::Yes).await;
-                let answer = answer.map_err(|failure| self.ended(failure))?;
-                found
-                    .push(wire::prompt_logprobs(&answer, ids).map_err(|problem| self.client.unfit(problem))?);
+            let mut again = 0..RESTORED_MAX;
+            loop {
+                match self.ask_base(sequences).await {
+                    Err(Failure::Lost(_)) if again.next().is_some() => sleep(WAIT).await,
+                    asked => return asked.map_err(|failure| self.ended(failure)),
+                }
             }
-            Ok(found)
         })?
+    }
+
+    /// All are asked for before the first is waited for, so that the server can work on them together.
+    async fn ask_base(&self, sequences: &[&[u32]]) -> Result<Vec<Vec<f32>>, Failure> {
+        const PATH: &str = "/asample";
+        let mut asked = Vec::with_capacity(sequences.len());
+        for ids in sequences {
+            let body = wire::ask_base(&self.base_model, ids).to_string();
+            asked.push(self.client.submit(PATH, &body, Repeat::Yes).await?);
+        }
+        let mut found = Vec::with_capacity(sequences.len());
+        for (id, ids) in asked.iter().zip(sequences) {
+            let answer = self.client.retrieve(PATH, id).await?;
+            let read = wire::prompt_logprobs(&answer, ids);
+            found.push(read.map_err(|problem| Failure::Fatal(self.client.unfit(problem)))?);
+        }
+        Ok(found)
     }
 
     /// One update, with the gradient that the slopes of all its sequences describe.
