@@ -151,7 +151,6 @@ pub(super) fn prompt_logprobs(answer: &Value, ids: &[u32]) -> Result<Vec<f32>, S
     // Tinker's service has an entry for the first token, which nothing predicts; SkyRL's has none.
     let rest = match found.first() {
         Some(Value::Null) => &found[1..],
-        _ if found.len() == ids.len() => &found[1..],
         _ => found,
     };
     if rest.len() + 1 != ids.len() {
