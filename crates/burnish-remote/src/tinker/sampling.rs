@@ -46,8 +46,9 @@ impl Tinker {
         let _place = self.places.acquire().await;
         let failed = |error: TinkerError| PolicyError::Failed(error.to_string());
         let is_missing = |id: &u32| ask.missing_ids.binary_search(id).is_ok();
-        let (mut lost, mut seed) = (String::new(), ask.seed);
-        for again in 1..=ANEW_MAX {
+        // The seed does not depend on what was lost, so that the answer doesn't.
+        let (mut lost, mut seed, mut missed) = (String::new(), ask.seed, 0);
+        for _ in 0..ANEW_MAX {
             let (generation, path) = {
                 let held = self.held.lock().await;
                 match &held.sampled {
@@ -68,7 +69,8 @@ impl Tinker {
                     if !read.ids.iter().any(is_missing) {
                         return Ok(read);
                     }
-                    seed = burnish_core::rng::bits(ask.seed, again);
+                    missed += 1;
+                    seed = burnish_core::rng::bits(ask.seed, missed);
                     lost = "it sampled ids that the tokenizer does not have".to_owned();
                     continue;
                 }
