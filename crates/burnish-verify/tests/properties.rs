@@ -219,6 +219,8 @@ proptest! {
     fn a_text_is_itself_in_any_dress(words in prop::collection::vec("[b-z][a-z]{2,8}", 1..6)) {
         // "The answer is out." says that it has become known.
         prop_assume!(words != ["out"]);
+        // An article alone is no text.
+        prop_assume!(words.iter().any(|word| word != "the"));
         let text = words.join(" ");
         let gold = Verifier::Text.gold(&text).unwrap();
         let dressed = format!("So: <answer> The {}. </answer>", words.join("  ").to_uppercase());
