@@ -10,7 +10,7 @@
 //! ∂/∂θ Σ −exp(l(θ) − l) A / c  =  Σ ∂L/∂l · ∂l/∂θ
 //! ```
 //!
-//! `c` undoes what the server divides the sum by ([`Divides`]); [`probe`] finds that out from outside. A server that
+//! `c` undoes what the server divides the sum by ([`Divides`]); `probe.rs` finds that out from outside. A server that
 //! ends and comes back has lost the model: it is restored from the last checkpoint there, and the updates since then
 //! are made once more ([`Tinker`]).
 
