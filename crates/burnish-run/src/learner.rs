@@ -270,6 +270,13 @@ impl Learner {
         }
     }
 
+    /// Gives up what a server has of it. What was saved stays.
+    pub(crate) fn close(&self) {
+        if let Learner::There(there) = self {
+            there.server.close();
+        }
+    }
+
     /// Saves the policy and what trains it as step number `step`, with the loop's `state`.
     ///
     /// # Errors

@@ -163,6 +163,7 @@ impl Run {
             Ok(Finish::Interrupted { .. }) => self.report_stopped(None, watch),
             Err(error) => self.report_stopped(Some(error), watch),
         }
+        self.learner.close();
         done
     }
 

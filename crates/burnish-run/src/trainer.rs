@@ -225,6 +225,11 @@ impl TrainingServer {
         })
     }
 
+    /// Gives up the model on the server. What was saved stays.
+    pub(crate) fn close(&self) {
+        self.tinker.close();
+    }
+
     /// Saves the state of training on the server. Returns what a checkpoint has to keep of it.
     ///
     /// # Errors

@@ -262,6 +262,18 @@ impl Tinker {
         })?
     }
 
+    /// Gives the model up, so that the server has its place for another one. What was saved stays; whoever needs the model
+    /// again gets it restored.
+    pub fn close(&self) {
+        // A server that is away has no model any more.
+        let _ = wait_for(async {
+            let held = &mut *self.held.lock().await;
+            if let Some(model) = held.model.take() {
+                self.unload(&model).await;
+            }
+        });
+    }
+
     /// Saves the state of training on the server, after `updates` updates.
     ///
     /// # Errors

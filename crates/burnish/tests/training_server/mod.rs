@@ -42,6 +42,8 @@ struct State {
     base: PathBuf,
     models: BTreeMap<String, Trained>,
     saved: BTreeMap<String, Trained>,
+    /// Models that were given up.
+    ended: BTreeMap<String, Trained>,
     results: Vec<Result<Value, String>>,
     names: usize,
     /// Requests until it forgets its models; `None`: it does not.
@@ -55,6 +57,7 @@ impl TrainingServer {
             base: dir.to_owned(),
             models: BTreeMap::new(),
             saved: BTreeMap::new(),
+            ended: BTreeMap::new(),
             results: Vec::new(),
             names: 0,
             forgets_in: None,
@@ -77,7 +80,9 @@ impl TrainingServer {
     /// The weights of the newest model's adapter.
     pub(crate) fn adapter(&self) -> Vec<f32> {
         let state = self.state();
-        state.models[&format!("model_{}", state.names)].model.params.data().to_vec()
+        let newest = format!("model_{}", state.names);
+        let trained = state.models.get(&newest).unwrap_or_else(|| &state.ended[&newest]);
+        trained.model.params.data().to_vec()
     }
 
     /// The adapter that was saved under a name.
@@ -144,7 +149,7 @@ impl State {
         let id = body["model_id"].as_str().unwrap();
         let trained = self.models.get_mut(id).ok_or_else(|| format!("Model {id} not loaded"))?;
         match route {
-            "unload_model" => drop(self.models.remove(id)),
+            "unload_model" => self.ended.extend(self.models.remove_entry(id)),
             "forward" => return Ok(trained.outputs(&body["forward_input"]["data"])),
             "forward_backward" => {
                 let data = &body["forward_backward_input"]["data"];

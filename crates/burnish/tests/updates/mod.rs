@@ -74,6 +74,7 @@ pub(crate) fn apart(
         Adam { learning_rate: LEARNING_RATE, beta1, beta2, epsilon, weight_decay, grad_norm_max: None };
     tinker.update(&slopes, &adam).unwrap();
     let there = read(&tinker.serve(1).unwrap());
+    tinker.close();
     let (mut off, mut whole) = (0.0, 0.0);
     for ((there, here), start) in there.params.data().iter().zip(model.params.data()).zip(&start) {
         off += f64::from(there - here).powi(2);
