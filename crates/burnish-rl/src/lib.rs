@@ -60,5 +60,5 @@ pub use loss_config::LossConfig;
 pub use policy_loss::PolicyLoss;
 pub use seam::{BatchConstant, Evaluation, Metric, Needs, Objective, Streams, Totals};
 pub use settings::Part;
-pub use token_loss::{Bound, Losses, Ratio, TokenLoss, Tokens};
+pub use token_loss::{Bound, Losses, Ratio, RatioBounds, TokenLoss, Tokens};
 pub use value_loss::ValueLoss;

@@ -66,8 +66,8 @@ use crate::correction::{Corrected, Diagnostics};
 use crate::entropy::quantile;
 use crate::kl;
 use crate::{
-    BatchConstant, Bound, Evaluation, LossConfig, Losses, Metric, Needs, Objective, Ratio, SettingError,
-    Streams, TokenLoss, Tokens, Totals, seam,
+    BatchConstant, Bound, Evaluation, LossConfig, Losses, Metric, Needs, Objective, Ratio, RatioBounds,
+    SettingError, Streams, TokenLoss, Tokens, Totals, seam,
 };
 
 /// The objective. See the head of this file.
@@ -183,6 +183,15 @@ impl Objective for PolicyLoss {
             groups: own.groups || config.aggregation.needs_groups(),
             ..own
         }
+    }
+
+    fn surrogate(&self) -> Option<RatioBounds> {
+        let config = &self.config;
+        let LossConfig { entropy_coef, positive_nll_coef, correction, .. } = config;
+        let adds = config.beta_in_loss() != 0.0 || *entropy_coef != 0.0 || *positive_nll_coef != 0.0;
+        let weighs_by_policy = correction.bypass || correction.off_policy_mask_threshold > 0.0;
+        let is_plain = !adds && !weighs_by_policy && !self.trains_on_forks_only();
+        self.token_loss.surrogate().filter(|_| is_plain)
     }
 
     fn batch_constants(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<BatchConstant> {

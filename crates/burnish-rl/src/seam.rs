@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::RatioBounds;
 use crate::correction::BehaviorSource;
 use crate::distillation::{HeadLoss, HeadTarget};
 use crate::fact::{MISMATCHED, Need, REFERENCE, TEACHER};
@@ -194,6 +195,13 @@ pub trait Objective: Send + Sync {
     /// [`Objective::evaluate`], if [`Needs::batch_constants`] asks for it.
     fn batch_constants(&self, _whole: &Streams<'_>, _totals: &Totals) -> Vec<BatchConstant> {
         Vec::new()
+    }
+
+    /// The bounds of the ratio, if it is PPO's clipped surrogate with a weight for each token that does not depend on the
+    /// policy. Its derivative is then known from that at a ratio of 1, which is `-w·A`: times the ratio, it is that at
+    /// any other, and 0 for a token that has crossed its bound.
+    fn surrogate(&self) -> Option<RatioBounds> {
+        None
     }
 
     /// Its loss on whole distributions, if it has one; [`Needs::head`] says what that needs from the teacher. A trainer

@@ -76,6 +76,15 @@ pub enum Ratio {
     SequenceAtToken,
 }
 
+/// The bounds of PPO's clipped surrogate `-min(r·A, clip(r, low, high)·A)`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RatioBounds {
+    /// Below it, a token with a negative advantage does not count.
+    pub low: f64,
+    /// Above it, a token with a positive advantage does not count.
+    pub high: f64,
+}
+
 /// The bound of a trust region that a token has crossed, so that it no longer counts, or counts only as much as the
 /// bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +140,11 @@ pub trait TokenLoss: Send + Sync {
     /// The ratio that the formula uses.
     fn ratio(&self) -> Ratio {
         Ratio::Token
+    }
+
+    /// The bounds of the ratio, if the formula is PPO's clipped surrogate and nothing else.
+    fn surrogate(&self) -> Option<RatioBounds> {
+        None
     }
 
     /// What the KL of each token is multiplied by in a sequence of `tokens` tokens, so that it keeps its weight

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_model::{Chat, ModelConfig};
-use burnish_recipe::Recipe;
-use burnish_remote::tinker::{Adam, Saved, Slope, Tinker};
+use burnish_recipe::{Method, Recipe};
+use burnish_remote::tinker::{self, Adam, Bounds, Saved, Tinker};
 use burnish_remote::tokens::{TokenPolicy, TokenServer};
-use burnish_rl::{Objective, Totals};
+use burnish_rl::{Objective, RatioBounds, Totals};
 use burnish_train::adamw::AdamwConfig;
-use burnish_train::{Pass, Sample, TrainError, TrainerConfig, Update, differentiate};
+use burnish_train::{
+    Pass, Sample, Slope, Surrogate, TrainError, TrainerConfig, Update, differentiate, surrogate,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -53,7 +55,11 @@ impl TrainingServer {
         })?;
         let seed = Address::new(recipe.run.seed, Purpose::Init).seed();
         let context = model.max_position_embeddings;
-        let tinker = Tinker::connect(config, seed, context, from.as_ref())?;
+        let bounds = match recipe.train.method {
+            Method::Grpo => recipe.loss.build()?.surrogate().map(bounds),
+            Method::Sft | Method::Preference | Method::Reward => None,
+        };
+        let tinker = Tinker::connect(config, seed, context, bounds, from.as_ref())?;
         let own = recipe.trainer_config();
         if own.grad_norm_max.is_some() && !tinker.clips() {
             let problem = format!(
@@ -163,7 +169,7 @@ impl TrainingServer {
         totals: &Totals,
     ) -> Result<Pass, RunError> {
         let slope = differentiate(samples, &self.score(samples)?, objective, totals)?;
-        let burnish_train::Slope { loss, metrics, tokens_scored, drift, .. } = slope;
+        let Slope { loss, metrics, tokens_scored, drift, .. } = slope;
         Ok(Pass { loss, metrics, tokens_scored, drift, ..Pass::default() })
     }
 
@@ -178,37 +184,15 @@ impl TrainingServer {
         totals: &Totals,
         lr: f64,
     ) -> Result<Update, RunError> {
-        let known = self.whole(minibatch)?;
-        let padded: Vec<Vec<f32>> =
-            known.iter().zip(minibatch).map(|(found, sample)| masked(found.clone(), sample)).collect();
-        let slope = differentiate(minibatch, &padded, objective, totals)?;
-        let derivatives = slope.d_logprobs.iter().flatten().copied();
-        for value in derivatives.chain([slope.loss]) {
-            if !value.is_finite() {
-                let (update, what) = (self.updates(), "loss, or its derivative,");
-                return Err(TrainError::NotFinite { update, what, value }.into());
-            }
-        }
-        // A sequence that is not differentiated is not sent; but an update of zeros is one, as it is here.
-        let is_sloped = |at: &usize| slope.d_logprobs[*at].iter().any(|derivative| *derivative != 0.0);
-        let mut sent: Vec<usize> = (0..minibatch.len()).filter(is_sloped).collect();
-        if sent.is_empty() {
-            sent.extend((0..minibatch.len()).find(|at| read_any(minibatch[*at])));
-        }
-        let slopes: Vec<Slope<'_>> = sent
-            .iter()
-            .map(|at| {
-                let ids = read(minibatch[*at]);
-                Slope { ids, logprobs: &known[*at], d_logprobs: &slope.d_logprobs[*at][..ids.len()] }
-            })
-            .collect();
-        let tokens = slopes.iter().map(|slope| slope.ids.len()).sum();
-        if !slopes.is_empty() {
-            let AdamwConfig { beta1, beta2, epsilon, weight_decay } = self.config.adamw;
-            let grad_norm_max = self.config.grad_norm_max;
-            let adam = Adam { learning_rate: lr, beta1, beta2, epsilon, weight_decay, grad_norm_max };
-            self.tinker.update(&slopes, &adam)?;
-        }
+        let bounds = objective.surrogate().map(bounds);
+        let surrogate = match bounds.filter(|bounds| self.tinker.clips_at(*bounds)) {
+            Some(_) => surrogate(minibatch, objective, totals)?,
+            None => None,
+        };
+        let (slope, tokens) = match surrogate {
+            Some(surrogate) => self.update_clipped(minibatch, &surrogate, objective, totals, lr)?,
+            None => self.update_sloped(minibatch, objective, totals, lr)?,
+        };
         self.known().clear();
         self.updates.fetch_add(1, Ordering::Relaxed);
         Ok(Update {
@@ -223,6 +207,71 @@ impl TrainingServer {
             micro_batches: 1,
             drift: slope.drift,
         })
+    }
+
+    /// An update by the derivative at the log-probs that the server tells. Returns what the objective says, and how many
+    /// tokens the server read for it.
+    fn update_sloped(
+        &self,
+        minibatch: &[&Sample],
+        objective: &dyn Objective,
+        totals: &Totals,
+        lr: f64,
+    ) -> Result<(Slope, usize), RunError> {
+        let known = self.whole(minibatch)?;
+        let slope = differentiate(minibatch, &known, objective, totals)?;
+        self.check_finite(&slope.d_logprobs, slope.loss)?;
+        let is_sent = is_sent(minibatch, &slope.d_logprobs);
+        let slopes = slopes(minibatch, &is_sent, &known, &slope.d_logprobs);
+        if !slopes.is_empty() {
+            self.tinker.update(&slopes, &self.adam(lr))?;
+        }
+        let tokens = slopes.iter().map(|slope| slope.ids.len()).sum();
+        Ok((slope, tokens))
+    }
+
+    /// The same by the server's own loss: it need not tell the log-probs first.
+    fn update_clipped(
+        &self,
+        minibatch: &[&Sample],
+        surrogate: &Surrogate,
+        objective: &dyn Objective,
+        totals: &Totals,
+        lr: f64,
+    ) -> Result<(Slope, usize), RunError> {
+        self.check_finite(&surrogate.d_logprobs, 0.0)?;
+        let is_sent = is_sent(minibatch, &surrogate.d_logprobs);
+        // Those that are not sent are in the numbers of the update.
+        let rest = minibatch.iter().zip(&is_sent).filter(|(_, is_sent)| !**is_sent);
+        let mut rest = self.whole(&rest.map(|(sample, _)| *sample).collect::<Vec<_>>())?.into_iter();
+        let slopes = slopes(minibatch, &is_sent, &surrogate.proximal, &surrogate.d_logprobs);
+        let mut sent = match slopes.is_empty() {
+            true => Vec::new(),
+            false => self.tinker.update_clipped(bounds(surrogate.bounds), &slopes, &self.adam(lr))?,
+        }
+        .into_iter();
+        let of = |is_sent: &bool| if *is_sent { sent.next() } else { rest.next() }.unwrap_or_default();
+        let logprobs: Vec<Vec<f32>> = is_sent.iter().map(of).collect();
+        let slope = differentiate(minibatch, &logprobs, objective, totals)?;
+        self.check_finite(&[], slope.loss)?;
+        let tokens = slopes.iter().map(|slope| slope.ids.len()).sum();
+        Ok((slope, tokens))
+    }
+
+    fn adam(&self, learning_rate: f64) -> Adam {
+        let AdamwConfig { beta1, beta2, epsilon, weight_decay } = self.config.adamw;
+        Adam { learning_rate, beta1, beta2, epsilon, weight_decay, grad_norm_max: self.config.grad_norm_max }
+    }
+
+    fn check_finite(&self, derivatives: &[Vec<f64>], loss: f64) -> Result<(), RunError> {
+        let mut all = derivatives.iter().flatten().copied().chain([loss]);
+        match all.find(|value| !value.is_finite()) {
+            None => Ok(()),
+            Some(value) => {
+                let (update, what) = (self.updates(), "loss, or its derivative,");
+                Err(TrainError::NotFinite { update, what, value }.into())
+            }
+        }
     }
 
     /// Gives up the model on the server. What was saved stays.
@@ -249,6 +298,38 @@ fn read(sample: &Sample) -> &[u32] {
 
 fn read_any(sample: &Sample) -> bool {
     !read(sample).is_empty()
+}
+
+/// Which samples a server is sent: those with a derivative, or one, since an update of zeros is one, as it is here.
+fn is_sent(minibatch: &[&Sample], d_logprobs: &[Vec<f64>]) -> Vec<bool> {
+    let is_sloped = |slope: &Vec<f64>| slope.iter().any(|derivative| *derivative != 0.0);
+    let mut is_sent: Vec<bool> = d_logprobs.iter().map(is_sloped).collect();
+    if !is_sent.contains(&true)
+        && let Some(at) = minibatch.iter().position(|sample| read_any(sample))
+    {
+        is_sent[at] = true;
+    }
+    is_sent
+}
+
+/// What is sent of them: log-probs that ratios are to, and derivatives where these are 1.
+fn slopes<'a>(
+    minibatch: &'a [&Sample],
+    is_sent: &[bool],
+    logprobs: &'a [Vec<f32>],
+    d_logprobs: &'a [Vec<f64>],
+) -> Vec<tinker::Slope<'a>> {
+    let sent = (0..minibatch.len()).filter(|at| is_sent[*at]);
+    let slope = |at: usize| {
+        let ids = read(minibatch[at]);
+        let tokens = ..ids.len();
+        tinker::Slope { ids, logprobs: &logprobs[at][tokens], d_logprobs: &d_logprobs[at][tokens] }
+    };
+    sent.map(slope).collect()
+}
+
+fn bounds(RatioBounds { low, high }: RatioBounds) -> Bounds {
+    Bounds { low, high }
 }
 
 /// Log-probs of a sample's tokens with 0 where a token is not scored.

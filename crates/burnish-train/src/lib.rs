@@ -31,6 +31,6 @@ pub use minibatch::{minibatches, minibatches_of_groups, totals};
 pub use pack::{MicroBatch, SHARED_TOKENS_MIN, pack, pack_groups};
 pub use sample::{Proximal, Sample, SampleError};
 pub use score::{score, score_base, score_hidden, score_squares, score_top, score_whole_head};
-pub use slope::{Slope, differentiate};
+pub use slope::{Slope, Surrogate, differentiate, surrogate};
 pub use target::{Target, TeacherHead};
 pub use trainer::{Trainer, TrainerConfig, Update};

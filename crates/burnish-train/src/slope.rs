@@ -4,11 +4,11 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use burnish_rl::{Evaluation, Objective, Totals};
+use burnish_rl::{Evaluation, Objective, RatioBounds, Totals};
 
 use crate::columns::{Columns, MetricSums, from_sampling, groups};
 use crate::gradient::check_streams;
-use crate::{Drift, Sample, TrainError};
+use crate::{Drift, Proximal, Sample, TrainError};
 
 /// What an objective makes of samples whose log-probs are known.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -86,4 +86,45 @@ pub fn differentiate<S: Borrow<Sample>>(
     slope.metrics = sums.means();
     slope.metrics.retain(|name, _| !name.starts_with("entropy"));
     Ok(slope)
+}
+
+/// An objective that is PPO's clipped surrogate, in the terms of somebody else who has that loss
+/// ([`Objective::surrogate`]): its derivative at any log-probs, without their being known here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Surrogate {
+    /// Beyond these a token no longer counts.
+    pub bounds: RatioBounds,
+    /// For each sample, the log-probs that the ratio is to, one entry per token: 0 where it is not scored.
+    pub proximal: Vec<Vec<f32>>,
+    /// For each sample, ∂loss/∂log-prob at a ratio of 1, one entry per token: 0 where it is not scored.
+    pub d_logprobs: Vec<Vec<f64>>,
+}
+
+/// `objective` on `samples` as PPO's clipped surrogate; `None` if it is something else.
+///
+/// # Errors
+/// As [`differentiate`].
+pub fn surrogate<S: Borrow<Sample>>(
+    samples: &[S],
+    objective: &dyn Objective,
+    totals: &Totals,
+) -> Result<Option<Surrogate>, TrainError> {
+    let moves = |sample: &S| matches!(sample.borrow().proximal, Proximal::Between(_));
+    let Some(bounds) = objective.surrogate().filter(|_| !samples.iter().any(moves)) else {
+        return Ok(None);
+    };
+    let proximal = |sample: &S| {
+        let sample = sample.borrow();
+        sample.check().map(|()| {
+            let mut proximal = vec![0.0; sample.ids.len()];
+            sample.scored().for_each(|at| proximal[at] = sample.old(at));
+            proximal
+        })
+    };
+    let numbered = samples.iter().map(proximal).enumerate();
+    let proximal: Result<Vec<Vec<f32>>, TrainError> =
+        numbered.map(|(sample, made)| made.map_err(|source| TrainError::Sample { sample, source })).collect();
+    let proximal = proximal?;
+    let d_logprobs = differentiate(samples, &proximal, objective, totals)?.d_logprobs;
+    Ok(Some(Surrogate { bounds, proximal, d_logprobs }))
 }

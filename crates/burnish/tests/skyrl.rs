@@ -15,9 +15,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use burnish_model::{Loading, LoraConfig, Model, Targets, Trains};
+use burnish_rl::LossConfig;
 use common::Scratch;
 use serde_json::Value;
 use served::Served;
+use updates::with_kl;
 
 /// A policy in f32 as the server reads it, which knows transformers' earlier way to write down rotations.
 fn scratch() -> Scratch {
@@ -109,18 +111,23 @@ fn an_update_on_a_real_server_is_the_one_here_and_a_wrong_one_is_told_apart() {
     let _alone = ALONE.lock();
     let scratch = scratch();
     let server = Served::start(HEALTH, &scratch.path("server.log"), command(&environment, &scratch));
-    let apart = |objective: &str, change: &dyn Fn(usize, &mut f64)| {
+    let apart = |loss: &LossConfig, change: &dyn Fn(usize, &mut f64)| {
         let read = |path: &str| adapter(&scratch, path);
-        updates::apart(&server.url, &read, objective, change)
+        updates::apart(&server.url, &read, loss, change)
     };
-    for objective in ["ppo_clip", "gspo", "opd"] {
-        let apart = apart(objective, &|_, _| {});
+    for objective in ["gspo", "opd"] {
+        let apart = apart(&with_kl(objective), &|_, _| {});
         assert!(apart < 1e-2, "{objective}: {apart}");
     }
-    let doubled = apart("ppo_clip", &|_, derivative| *derivative *= 2.0);
-    assert!((0.9..1.1).contains(&doubled), "{doubled}");
-    let by_sequence = apart("ppo_clip", &|at, derivative| *derivative *= [1.2, 0.9, 1.1, 0.8][at]);
-    assert!(by_sequence > 0.02, "{by_sequence}");
+    // Without the KL, it is the server's own loss.
+    for loss in [with_kl("ppo_clip"), LossConfig::default()] {
+        let own = apart(&loss, &|_, _| {});
+        assert!(own < 1e-2, "{own}");
+        let doubled = apart(&loss, &|_, derivative| *derivative *= 2.0);
+        assert!((0.9..1.1).contains(&doubled), "{doubled}");
+        let by_sequence = apart(&loss, &|at, derivative| *derivative *= [1.2, 0.9, 1.1, 0.8][at]);
+        assert!(by_sequence > 0.02, "{by_sequence}");
+    }
 }
 
 #[test]

@@ -8,9 +8,11 @@ mod test_server;
 mod training_server;
 mod updates;
 
+use burnish_rl::LossConfig;
 use common::{Finished, Scratch};
 use serde_json::{Value, json};
 use training_server::TrainingServer;
+use updates::with_kl;
 
 /// A scratch directory with a policy in f32.
 fn scratch() -> Scratch {
@@ -136,22 +138,60 @@ fn rows_are_learned_from_on_a_server_too() {
 }
 
 /// How far apart an update there and here are ([`updates::apart`]).
-fn apart(objective: &str, change: impl Fn(usize, &mut f64)) -> f64 {
+fn apart(loss: &LossConfig, change: impl Fn(usize, &mut f64)) -> f64 {
     let scratch = Scratch::with_policy();
     let server = TrainingServer::start(&scratch.path("tiny/checkpoints/step_120"));
-    updates::apart(&server.url, &|path| server.saved(path), objective, &change)
+    updates::apart(&server.url, &|path| server.saved(path), loss, &change)
 }
 
 #[test]
 fn an_update_there_is_the_one_here_and_a_wrong_one_is_told_apart() {
     for objective in ["ppo_clip", "gspo", "cispo", "dppo_kl", "kl_cov", "opmd", "opd", "dgpo"] {
-        let apart = apart(objective, |_, _| {});
+        let apart = apart(&with_kl(objective), |_, _| {});
         assert!(apart < 1e-3, "{objective}: {apart}");
     }
-    let doubled = apart("ppo_clip", |_, derivative| *derivative *= 2.0);
-    assert!((0.9..1.1).contains(&doubled), "{doubled}");
-    let by_sequence = apart("ppo_clip", |at, derivative| *derivative *= [1.2, 0.9, 1.1, 0.8][at]);
-    assert!(by_sequence > 0.02, "{by_sequence}");
+    // Without the KL, the first is also the server's own loss.
+    for loss in [with_kl("ppo_clip"), LossConfig::default()] {
+        let own = apart(&loss, |_, _| {});
+        assert!(own < 1e-3, "{own}");
+        let doubled = apart(&loss, |_, derivative| *derivative *= 2.0);
+        assert!((0.9..1.1).contains(&doubled), "{doubled}");
+        let by_sequence = apart(&loss, |at, derivative| *derivative *= [1.2, 0.9, 1.1, 0.8][at]);
+        assert!(by_sequence > 0.02, "{by_sequence}");
+    }
+}
+
+#[test]
+fn the_servers_own_loss_gives_the_same_run_with_fewer_passes() {
+    let scratch = scratch();
+    let run = |name: &str, more: &[&str]| {
+        let server = TrainingServer::start(&scratch.path("tiny/checkpoints/step_120"));
+        let dir = format!("run.dir={name}");
+        let own = ["loss.beta=0", "train.max_steps=3", "optimizer.schedule=constant", &dir];
+        let told = train(&scratch, &server.url, &[&own[..], more].concat()).succeeds().stdout();
+        let rows = rows(&scratch, name).into_iter().filter(|row| row["event"] == "train").collect::<Vec<_>>();
+        (server, told, rows)
+    };
+    let (clipped, told, own) = run("clipped", &[]);
+    assert!(told.contains("clips the loss itself"), "{told}");
+    // A bound that is never reached is not that of the server.
+    let (sloped, told, here) = run("sloped", &["loss.config.dual_clip=1e6"]);
+    assert!(!told.contains("clips the loss itself"), "{told}");
+    assert!(own.len() == 3 && here.len() == 3);
+    for (own, here) in own.iter().zip(&here) {
+        for (name, value) in here.as_object().unwrap() {
+            let (Some(here), Some(own)) = (value.as_f64(), own[name].as_f64()) else { continue };
+            assert!((here - own).abs() < 1e-4 * here.abs().max(1.0), "{name}: {own} for {here}");
+        }
+    }
+    let apart = |a: &[f32], b: &[f32]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt()
+    };
+    let (own, here) = (clipped.adapter(), sloped.adapter());
+    let length = apart(&here, &vec![0.0; here.len()]);
+    assert!(apart(&own, &here) < 1e-3 * length, "{} of {length}", apart(&own, &here));
+    // Four updates a step: the first knows the log-probs from the correction, the others need not.
+    assert!(clipped.asked("forward") < sloped.asked("forward"));
 }
 
 #[test]

@@ -10,6 +10,10 @@
 //! ∂/∂θ Σ −exp(l(θ) − l) A / c  =  Σ ∂L/∂l · ∂l/∂θ
 //! ```
 //!
+//! An objective that is PPO's clipped surrogate need not know the server's log-probs first: where the server has that loss
+//! with the same bounds ([`Tinker::clips_at`]), it gets the log-probs of the proximal policy and the derivative at a ratio
+//! of 1 ([`Tinker::update_clipped`]).
+//!
 //! `c` undoes what the server divides the sum by ([`Divides`]); `probe.rs` finds that out from outside. A server that
 //! ends and comes back has lost the model: it is restored from the last checkpoint there, and the updates since then
 //! are made once more ([`Tinker`]).
@@ -32,15 +36,34 @@ mod stand_in;
 #[cfg(test)]
 mod tests;
 
-/// A sequence, and how the loss changes with the log-prob of each of its tokens.
+/// A sequence, and how the loss changes with the log-prob of each of its tokens where the ratio is 1.
 #[derive(Debug, Clone, Copy)]
 pub struct Slope<'a> {
     /// The tokens, two at least.
     pub ids: &'a [u32],
-    /// Their log-probs under the server's model, one entry per token.
+    /// What ratios are to, one entry per token: log-probs under the server's model, so that they are 1, or for a clipped
+    /// loss those of the proximal policy.
     pub logprobs: &'a [f32],
     /// ∂loss/∂log-prob, one entry per token.
     pub d_logprobs: &'a [f64],
+}
+
+/// The loss whose derivative a server takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Loss {
+    /// `-r·A`, with `r` the ratio to the log-probs of a [`Slope`].
+    PolicyGradient,
+    /// PPO's clipped surrogate of the same ratio.
+    Clipped(Bounds),
+}
+
+/// Bounds of the ratio of PPO's clipped surrogate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// Below it, a token with a negative advantage does not count.
+    pub low: f64,
+    /// Above it, a token with a positive advantage does not count.
+    pub high: f64,
 }
 
 /// Settings of an update.

@@ -14,10 +14,23 @@ pub(super) struct Manner {
     pub(super) divides_tokens: bool,
     pub(super) divides_sequences: bool,
     pub(super) clips: bool,
+    pub(super) clipped: Clipped,
     /// It does what it is asked for at this path, once, and closes the connection without an answer.
     pub(super) silent_at: Option<&'static str>,
     /// It answers no log-probs for the first token of a prompt, as Tinker's service.
     pub(super) tells_first: bool,
+}
+
+/// Its clipped loss.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) enum Clipped {
+    /// It has none.
+    #[default]
+    None,
+    /// With these bounds, whatever it is told, as SkyRL's.
+    Fixed(f64, f64),
+    /// With those that it is told, as Tinker's service.
+    Told,
 }
 
 /// An adapter with the state of Adam.
@@ -137,8 +150,14 @@ impl State {
             "forward" => return Ok(model.outputs(&body["forward_input"]["data"])),
             "forward_backward" => {
                 let input = &body["forward_backward_input"];
-                assert_eq!(input["loss_fn"], "importance_sampling");
-                model.accumulate(&input["data"], manner);
+                let told = |name: &str| input["loss_fn_config"][name].as_f64().unwrap();
+                let bounds = match (input["loss_fn"].as_str().unwrap(), manner.clipped) {
+                    ("importance_sampling", _) => (0.0, f64::INFINITY),
+                    ("ppo", Clipped::Fixed(low, high)) => (low, high),
+                    ("ppo", Clipped::Told) => (told("clip_low_threshold"), told("clip_high_threshold")),
+                    (other, _) => return Err(format!("no loss {other}")),
+                };
+                model.accumulate(&input["data"], manner, bounds);
                 return Ok(model.outputs(&input["data"]));
             }
             "optim_step" => model.step(&body["adam_params"], manner),
@@ -208,7 +227,7 @@ impl Model {
         json!({ "loss_fn_outputs": data.as_array().unwrap().iter().map(output).collect::<Vec<_>>() })
     }
 
-    fn accumulate(&mut self, data: &Value, manner: Manner) {
+    fn accumulate(&mut self, data: &Value, manner: Manner, (low, high): (f64, f64)) {
         for datum in data.as_array().unwrap() {
             let inputs = &datum["loss_fn_inputs"];
             let targets = ids(&inputs["target_tokens"]["data"]);
@@ -216,6 +235,8 @@ impl Model {
             let divisor = if manner.divides_tokens { targets.len() as f64 } else { 1.0 };
             for ((id, old), advantage) in targets.iter().zip(old).zip(advantages) {
                 let ratio = (self.weights.logprob(*id) - old).exp();
+                let is_beyond = if advantage > 0.0 { ratio > high } else { ratio < low };
+                let ratio = if is_beyond { 0.0 } else { ratio };
                 *self.gradient.entry(*id).or_default() -= ratio * advantage / divisor;
             }
             self.sequences += 1;

@@ -9,8 +9,8 @@ use burnish_core::{Message, PolicyError, Sampling, Trace, Turn, answer_all};
 use burnish_model::Chat;
 use serde_json::json;
 
-use super::stand_in::{Manner, StandIn, Weights};
-use super::{Adam, Divides, Saved, Slope, Tinker, TinkerConfig, look};
+use super::stand_in::{Clipped, Manner, StandIn, Weights};
+use super::{Adam, Bounds, Divides, Saved, Slope, Tinker, TinkerConfig, look};
 use crate::tokens::TokenPolicy;
 
 fn config(server: &StandIn) -> TinkerConfig {
@@ -19,7 +19,7 @@ fn config(server: &StandIn) -> TinkerConfig {
 }
 
 fn connect(server: &StandIn, from: Option<&Saved>) -> Arc<Tinker> {
-    Tinker::connect(&config(server), 7, 64, from).unwrap()
+    Tinker::connect(&config(server), 7, 64, None, from).unwrap()
 }
 
 /// With an ε far above the gradient, an update is the gradient times this.
@@ -85,13 +85,75 @@ fn whatever_a_server_divides_by_an_update_is_the_derivative() {
 }
 
 #[test]
-fn a_server_whose_habits_are_told_is_not_asked() {
-    let server = StandIn::start(Manner { divides_sequences: true, ..Manner::default() });
-    let told = TinkerConfig { divides: Some(Divides::Sequences), ..config(&server) };
-    let tinker = Tinker::connect(&told, 7, 64, None).unwrap();
-    assert_eq!(server.asked("create_model"), 1);
+fn what_a_server_is_told_to_divide_by_is_not_asked_but_the_rest_is() {
+    for clips in [false, true] {
+        let server = StandIn::start(Manner { divides_sequences: true, clips, ..Manner::default() });
+        // It is believed, right or wrong.
+        for (said, share) in [(Divides::Sequences, 1.0), (Divides::Nothing, 0.5)] {
+            let told = TinkerConfig { divides: Some(said), ..config(&server) };
+            let tinker = Tinker::connect(&told, 7, 64, None, None).unwrap();
+            assert_eq!(tinker.clips(), clips, "{}", tinker.habits());
+            update(&tinker, 1.0, &plain());
+            assert_close(&server.weights(), |id| -share * SHARE * f64::from(id - 40));
+        }
+    }
+}
+
+const BOUNDS: Bounds = Bounds { low: 0.8, high: 1.2 };
+
+#[test]
+fn a_clipped_loss_is_used_where_its_bounds_are_those_that_are_wanted() {
+    let near = |low, high| Clipped::Fixed(low, high);
+    for (clipped, holds) in [
+        (near(0.8, 1.2), true),
+        (Clipped::Told, true),
+        (Clipped::None, false),
+        (near(0.8, 1.28), false),
+        (near(0.7, 1.2), false),
+        (near(0.0, f64::INFINITY), false),
+    ] {
+        for manner in manners() {
+            let server = StandIn::start(Manner { clipped, ..manner });
+            let tinker = Tinker::connect(&config(&server), 7, 64, Some(BOUNDS), None).unwrap();
+            assert_eq!(tinker.clips_at(BOUNDS), holds, "{clipped:?}, {manner:?}");
+            assert!(!tinker.clips_at(Bounds { low: 0.8, high: 1.3 }));
+            assert_eq!(server.asked("unload_model"), server.asked("create_model") - 1);
+        }
+    }
+    // Far ones can be tried too, and bounds that are none can't.
+    let server = StandIn::start(Manner { clipped: Clipped::Told, ..Manner::default() });
+    for (low, high, holds) in [(0.1, 10.0, true), (0.99, 1.01, true), (0.0, 1.2, false), (0.8, 1e6, false)] {
+        let bounds = Bounds { low, high };
+        let tinker = Tinker::connect(&config(&server), 7, 64, Some(bounds), None).unwrap();
+        assert_eq!(tinker.clips_at(bounds), holds, "{bounds:?}");
+    }
+}
+
+#[test]
+fn an_update_with_a_clipped_loss_tells_what_the_log_probs_were() {
+    let server = StandIn::start(Manner { clipped: Clipped::Told, ..Manner::default() });
+    let tinker = Tinker::connect(&config(&server), 7, 64, Some(BOUNDS), None).unwrap();
     update(&tinker, 1.0, &plain());
-    assert_close(&server.weights(), |id| -SHARE * f64::from(id - 40));
+    let known = tinker.score(&[SHORT, LONG]).unwrap();
+    let before = server.weights();
+    // The ratios of the tokens after the first are 1, 1.1, 1.3, 1/1.1 and 1/1.3, with advantages on either side.
+    let old: Vec<f32> = [1.0, 1.0, 1.1, 1.3, 1.0 / 1.3]
+        .iter()
+        .zip(&known[1])
+        .map(|(ratio, own)| own - f32::ln(*ratio))
+        .collect();
+    let slopes = [
+        Slope { ids: SHORT, logprobs: &known[0], d_logprobs: &[0.0, -1.0, 2.0] },
+        Slope { ids: LONG, logprobs: &old, d_logprobs: &[0.0, -1.0, -1.0, -1.0, 1.0] },
+    ];
+    assert_eq!(tinker.update_clipped(BOUNDS, &slopes, &plain()).unwrap(), known);
+    let moved = |id: u32| (server.weights().of_tokens[&id] - before.of_tokens[&id]) / SHARE;
+    // The first moment has the update before in it, with the share of one that is two updates old.
+    let of_before = |id: u32| -0.09 / 0.19 * f64::from(id - 40);
+    for (id, gradient) in [(41, 1.0), (42, -2.0), (43, 1.0), (44, 1.1), (45, 0.0), (46, 0.0)] {
+        let expected = gradient * 0.1 / 0.19 + of_before(id);
+        assert!((moved(id) - expected).abs() < 1e-4, "{id}: {} for {expected}", moved(id));
+    }
 }
 
 #[test]
@@ -112,7 +174,7 @@ fn usual() -> Adam {
 fn trained(disturb: impl Fn(&StandIn, u64)) -> Weights {
     let server = StandIn::start(Manner::default());
     let told = TinkerConfig { divides: Some(Divides::Nothing), ..config(&server) };
-    let tinker = Tinker::connect(&told, 7, 64, None).unwrap();
+    let tinker = Tinker::connect(&told, 7, 64, None, None).unwrap();
     for step in 0..5 {
         update(&tinker, 1.0 - 0.4 * step as f64, &usual());
         disturb(&server, step);
@@ -187,7 +249,7 @@ fn a_run_goes_on_from_what_was_saved() {
     assert_eq!(server.weights().of_tokens, whole.of_tokens);
 
     let gone = Saved { path: "tinker://model_1/weights/gone".into(), updates: 1 };
-    let error = Tinker::connect(&config(&server), 7, 64, Some(&gone)).unwrap_err().to_string();
+    let error = Tinker::connect(&config(&server), 7, 64, None, Some(&gone)).unwrap_err().to_string();
     assert!(error.contains("load_weights") && error.contains("Checkpoint not found"), "{error}");
 }
 

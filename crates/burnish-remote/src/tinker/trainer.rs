@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, Semaphore};
 use super::client::{Client, Repeat};
 use super::error::Failure;
 use super::probe::{self, Habits};
-use super::{Adam, Divides, Slope, TinkerConfig, TinkerError, wire};
+use super::{Adam, Bounds, Divides, Loss, Slope, TinkerConfig, TinkerError, wire};
 
 /// Most tokens, and most sequences, of one request; an update has as many requests as it needs.
 const REQUEST: (usize, usize) = (65_536, 128);
@@ -116,7 +116,8 @@ pub(super) fn wait_for<T>(work: impl Future<Output = T>) -> Result<T, TinkerErro
 
 impl Tinker {
     /// A model on the server that `config` names, as `from` says or anew; `seed` decides how its adapter begins. It
-    /// reads at most `context_tokens_max` tokens. How the server divides losses is found out here.
+    /// reads at most `context_tokens_max` tokens. What the server does with gradients is found out here, also whether it
+    /// has a clipped loss with the bounds that the run would like to have, if any.
     ///
     /// # Errors
     /// If the server does not answer, or can't be used.
@@ -124,6 +125,7 @@ impl Tinker {
         config: &TinkerConfig,
         seed: u64,
         context_tokens_max: usize,
+        bounds: Option<Bounds>,
         from: Option<&Saved>,
     ) -> Result<Arc<Self>, TinkerError> {
         let client = Arc::new(Client::new(config)?);
@@ -135,15 +137,13 @@ impl Tinker {
                 rank: config.rank,
                 seed,
                 context_tokens_max,
-                habits: Habits { divides: config.divides.unwrap_or(Divides::Nothing), clips: true },
+                habits: Habits::unknown(config.divides.unwrap_or(Divides::Nothing)),
                 away: config.away(),
                 held: Mutex::default(),
                 places: Semaphore::new(config.requests_max),
                 notes: Lock::default(),
             };
-            if config.divides.is_none() {
-                tinker.habits = probe::habits(&tinker).await?;
-            }
+            tinker.habits = probe::habits(&tinker, config.divides, bounds).await?;
             let mut held = Held { saved: from.map(|saved| saved.path.clone()), ..Held::default() };
             tinker.renew(&mut held).await.map_err(|failure| tinker.ended(failure))?;
             tinker.held = Mutex::new(held);
@@ -151,10 +151,16 @@ impl Tinker {
         })?
     }
 
-    /// By what the server divides losses, and whether it limits the norm of gradients.
+    /// By what the server divides losses, whether it limits the norm of gradients, and whose clipped loss is used.
     pub fn habits(&self) -> String {
         let clips = if self.habits.clips { "limits" } else { "does not limit" };
-        format!("{}, {clips} the norm of gradients", self.habits.divides.told())
+        let surrogate = if self.habits.clipped.is_some() { ", clips the loss itself" } else { "" };
+        format!("{}, {clips} the norm of gradients{surrogate}", self.habits.divides.told())
+    }
+
+    /// Whether the server has PPO's clipped surrogate with these bounds, which [`Tinker::connect`] was asked for.
+    pub fn clips_at(&self, bounds: Bounds) -> bool {
+        self.habits.clipped == Some(bounds)
     }
 
     /// Whether the server limits the norm of gradients.
@@ -227,19 +233,44 @@ impl Tinker {
     /// # Errors
     /// If the server can't make it.
     pub fn update(&self, slopes: &[Slope<'_>], adam: &Adam) -> Result<(), TinkerError> {
-        let parts = parts(slopes, |slope| slope.ids.len());
-        let parts = parts.map(|part| wire::sloped(part, self.habits.divides, slopes.len())).collect();
+        self.step(Loss::PolicyGradient, slopes, adam).map(drop)
+    }
+
+    /// One update with PPO's clipped surrogate, whose derivative at a ratio of 1 the slopes tell. Returns the log-probs of
+    /// their sequences before it, as [`Tinker::score`] does.
+    ///
+    /// # Errors
+    /// If the server can't make it.
+    pub fn update_clipped(
+        &self,
+        bounds: Bounds,
+        slopes: &[Slope<'_>],
+        adam: &Adam,
+    ) -> Result<Vec<Vec<f32>>, TinkerError> {
+        let answers = self.step(Loss::Clipped(bounds), slopes, adam)?;
+        let mut found = Vec::with_capacity(slopes.len());
+        for (answer, part) in answers.iter().zip(slope_parts(slopes)) {
+            let ids: Vec<&[u32]> = part.iter().map(|slope| slope.ids).collect();
+            found.extend(wire::logprobs(answer, &ids).map_err(|problem| self.client.unfit(problem))?);
+        }
+        Ok(found)
+    }
+
+    /// Returns the answers to the parts.
+    fn step(&self, loss: Loss, slopes: &[Slope<'_>], adam: &Adam) -> Result<Vec<Value>, TinkerError> {
+        let parts = slope_parts(slopes);
+        let parts = parts.map(|part| wire::sloped(part, loss, self.habits.divides, slopes.len())).collect();
         let step = Step { parts, adam: wire::adam(adam) };
         wait_for(async {
             let held = &mut *self.held.lock().await;
-            self.with_model(held, async |model| self.apply(model, &step).await).await?;
+            let answers = self.with_model(held, async |model| self.apply(model, &step).await).await?;
             held.since.push(step);
             // What is sampled from are the weights of before.
             held.sampled = None;
             if held.since.len() >= KEPT_MAX {
                 self.save_held(held).await?;
             }
-            Ok(())
+            Ok(answers)
         })?
     }
 
@@ -322,22 +353,29 @@ impl Tinker {
         self.client.result(path, &body.to_string(), repeat).await
     }
 
-    async fn apply(&self, model: &str, step: &Step) -> Result<(), Failure> {
+    /// Returns the answers to the parts.
+    async fn apply(&self, model: &str, step: &Step) -> Result<Vec<Value>, Failure> {
+        let mut answers = Vec::with_capacity(step.parts.len());
         for part in &step.parts {
-            self.on_model("/forward_backward", model, "forward_backward_input", part, Repeat::No).await?;
+            let sent = self.on_model("/forward_backward", model, "forward_backward_input", part, Repeat::No);
+            answers.push(sent.await?);
         }
-        self.on_model("/optim_step", model, "adam_params", &step.adam, Repeat::No).await.map(drop)
+        self.on_model("/optim_step", model, "adam_params", &step.adam, Repeat::No).await?;
+        Ok(answers)
     }
 
-    /// One update of a model by slopes, which the server divides as it likes.
+    /// One update of a model by slopes of one request, whose loss the server divides as it likes. Returns the answer to
+    /// what went forward and backward.
     pub(super) async fn apply_raw(
         &self,
         model: &str,
+        loss: Loss,
         slopes: &[Slope<'_>],
         adam: &Adam,
-    ) -> Result<(), Failure> {
-        let parts = vec![wire::sloped(slopes, Divides::Nothing, slopes.len())];
-        self.apply(model, &Step { parts, adam: wire::adam(adam) }).await
+    ) -> Result<Value, Failure> {
+        let parts = vec![wire::sloped(slopes, loss, Divides::Nothing, slopes.len())];
+        let mut answers = self.apply(model, &Step { parts, adam: wire::adam(adam) }).await?;
+        Ok(answers.remove(0))
     }
 
     /// Does something with the model. If the server has lost it, it is restored, and everything is done again.
@@ -441,6 +479,10 @@ impl Tinker {
             Failure::Lost(why) => self.client.unfit(format!("it loses the model again and again: {why}")),
         }
     }
+}
+
+fn slope_parts<'s, 'a>(slopes: &'s [Slope<'a>]) -> impl Iterator<Item = &'s [Slope<'a>]> {
+    parts(slopes, |slope| slope.ids.len())
 }
 
 /// Parts of a list that are small enough for one request.

@@ -3,7 +3,7 @@
 use burnish_http::shortened;
 use serde_json::{Value, json};
 
-use super::{Adam, Divides, Slope};
+use super::{Adam, Bounds, Divides, Loss, Slope};
 use crate::tokens::{Ask, Completion, End};
 
 /// Largest seed: servers that compute in JAX take 31 bits.
@@ -25,9 +25,9 @@ pub(super) fn scored(sequences: &[&[u32]]) -> Value {
     json!({ "data": data, "loss_fn": "cross_entropy" })
 }
 
-/// Sequences whose loss has the given derivatives by their log-probs: policy gradients at a ratio of one, in an update of
-/// `sequences` sequences.
-pub(super) fn sloped(slopes: &[Slope<'_>], divides: Divides, sequences: usize) -> Value {
+/// Sequences whose loss has the given derivatives by their log-probs where the ratio is 1, in an update of `sequences`
+/// sequences.
+pub(super) fn sloped(slopes: &[Slope<'_>], loss: Loss, divides: Divides, sequences: usize) -> Value {
     let datum = |slope: &Slope<'_>| {
         let (inputs, targets) = parts(slope.ids);
         let undone = divides.undone(targets.len(), sequences);
@@ -42,7 +42,14 @@ pub(super) fn sloped(slopes: &[Slope<'_>], divides: Divides, sequences: usize) -
         })
     };
     let data: Vec<Value> = slopes.iter().map(datum).collect();
-    json!({ "data": data, "loss_fn": "importance_sampling" })
+    match loss {
+        Loss::PolicyGradient => json!({ "data": data, "loss_fn": "importance_sampling" }),
+        Loss::Clipped(Bounds { low, high }) => json!({
+            "data": data,
+            "loss_fn": "ppo",
+            "loss_fn_config": { "clip_low_threshold": low, "clip_high_threshold": high },
+        }),
+    }
 }
 
 fn parts(ids: &[u32]) -> (&[u32], &[u32]) {

@@ -36,7 +36,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::settings::require;
-use crate::{Bound, Card, Check, Family, Losses, Metric, Part, SettingError, TokenLoss, Tokens};
+use crate::{Bound, Card, Check, Family, Losses, Metric, Part, RatioBounds, SettingError, TokenLoss, Tokens};
 
 /// The clipped surrogate. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -102,6 +102,11 @@ impl TokenLoss for PpoClip {
             let weight = tokens.len() as f64;
             losses.metrics.push(Metric { name: "clip_ratio/dual_mean", sum: dual, weight });
         }
+    }
+
+    fn surrogate(&self) -> Option<RatioBounds> {
+        let bounds = RatioBounds { low: 1.0 - self.epsilon_low, high: 1.0 + self.epsilon_high };
+        (self.dual_clip == 0.0).then_some(bounds)
     }
 }
 

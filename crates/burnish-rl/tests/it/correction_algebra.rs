@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 /// Everything that can be on at the same time.
-fn everything() -> CorrectionConfig {
+pub(crate) fn everything() -> CorrectionConfig {
     let reject = [(Statistic::TokenK1, 2.5), (Statistic::SeqMeanK3, 0.8), (Statistic::SeqMaxK2, 3.0)];
     CorrectionConfig {
         weight: WeightConfig {

@@ -37,6 +37,7 @@ mod selector;
 mod simulations;
 mod skpo;
 mod stale;
+mod surrogate;
 mod tabular;
 mod trl;
 mod trl_preference;

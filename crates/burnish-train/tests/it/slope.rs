@@ -3,7 +3,7 @@
 use burnish_core::rng::Stream;
 use burnish_rl::catalogue::OBJECTIVES;
 use burnish_rl::{Evaluation, LossConfig, Objective, Streams, Totals};
-use burnish_train::{Sample, TrainError, differentiate, score};
+use burnish_train::{Proximal, Sample, TrainError, differentiate, score, surrogate};
 use serde_json::json;
 
 use crate::common::{qwen3, random_batch, totals_of};
@@ -72,4 +72,32 @@ fn what_is_only_known_where_the_model_is_is_refused() {
         let error = differentiate(&batch, &known, &*loss.build().unwrap(), &totals_of(&batch)).unwrap_err();
         assert!(matches!(error, TrainError::Elsewhere { needs } if needs == word), "{error}");
     }
+}
+
+#[test]
+fn a_clipped_surrogate_is_known_before_the_log_probs_are() {
+    let (model, batch) = (qwen3(), batch());
+    let (known, totals) = (score(&model, &batch, 1000).unwrap(), totals_of(&batch));
+    let objective = LossConfig::default().build().unwrap();
+    let expected = differentiate(&batch, &known, &*objective, &totals).unwrap().d_logprobs;
+    let found = surrogate(&batch, &*objective, &totals).unwrap().unwrap();
+    let mut clipped = 0;
+    for (at, sample) in batch.iter().enumerate() {
+        for token in 0..sample.ids.len() {
+            let ratio = f64::from(known[at][token] - found.proximal[at][token]).exp();
+            let slope = found.d_logprobs[at][token];
+            let is_beyond = if slope < 0.0 { ratio > found.bounds.high } else { ratio < found.bounds.low };
+            clipped += usize::from(is_beyond && slope != 0.0);
+            let own = if is_beyond { 0.0 } else { ratio * slope };
+            assert!((own - expected[at][token]).abs() < 1e-6, "{own} for {}", expected[at][token]);
+        }
+    }
+    assert!(clipped > 0);
+
+    let with_kl = LossConfig { beta: 0.1, ..LossConfig::default() }.build().unwrap();
+    assert_eq!(surrogate(&batch, &*with_kl, &totals).unwrap(), None);
+    // What moves with the policy is no constant.
+    let mut moving = batch;
+    moving[0].proximal = Proximal::Between(vec![0.5; moving[0].ids.len()]);
+    assert_eq!(surrogate(&moving, &*objective, &totals).unwrap(), None);
 }

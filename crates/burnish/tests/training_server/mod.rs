@@ -34,8 +34,15 @@ struct Trained {
     start: Model,
     model: Model,
     /// What went backward for each optimiser step, and its settings.
-    steps: Vec<(Vec<Sample>, Value)>,
-    pending: Vec<Sample>,
+    steps: Vec<(Backward, Value)>,
+    pending: Backward,
+}
+
+/// What went backward.
+#[derive(Clone, Default)]
+struct Backward {
+    samples: Vec<Sample>,
+    loss: PolicyLoss,
 }
 
 struct State {
@@ -46,6 +53,8 @@ struct State {
     ended: BTreeMap<String, Trained>,
     results: Vec<Result<Value, String>>,
     names: usize,
+    /// How often it was asked at each path.
+    asked: BTreeMap<String, usize>,
     /// Requests until it forgets its models; `None`: it does not.
     forgets_in: Option<usize>,
 }
@@ -60,6 +69,7 @@ impl TrainingServer {
             ended: BTreeMap::new(),
             results: Vec::new(),
             names: 0,
+            asked: BTreeMap::new(),
             forgets_in: None,
         };
         let state = Arc::new(Mutex::new(state));
@@ -90,6 +100,11 @@ impl TrainingServer {
         self.state().saved[path].model.clone()
     }
 
+    /// How often it was asked at a path.
+    pub(crate) fn asked(&self, path: &str) -> usize {
+        self.state().asked.get(path).copied().unwrap_or_default()
+    }
+
     /// Number of models that were made.
     pub(crate) fn models(&self) -> usize {
         self.state().names
@@ -112,7 +127,9 @@ impl State {
                 self.models.clear();
             }
         }
-        let answer = match path.strip_prefix("/api/v1/").unwrap() {
+        let route = path.strip_prefix("/api/v1/").unwrap();
+        *self.asked.entry(route.to_owned()).or_default() += 1;
+        let answer = match route {
             "get_server_capabilities" => json!({ "supported_models": [{ "model_name": "base" }] }),
             "create_session" => json!({ "session_id": "session_1" }),
             "session_heartbeat" => json!({}),
@@ -140,7 +157,8 @@ impl State {
             let (rank, seed) = (lora["rank"].as_u64().unwrap() as usize, lora["seed"].as_u64().unwrap());
             let model = Model::load_as(&self.base, &loading(rank, seed)).unwrap();
             let start = model.clone();
-            self.models.insert(id.clone(), Trained { start, model, steps: Vec::new(), pending: Vec::new() });
+            let trained = Trained { start, model, steps: Vec::new(), pending: Backward::default() };
+            self.models.insert(id.clone(), trained);
             return Ok(json!({ "model_id": id }));
         }
         if route == "asample" {
@@ -152,8 +170,14 @@ impl State {
             "unload_model" => self.ended.extend(self.models.remove_entry(id)),
             "forward" => return Ok(trained.outputs(&body["forward_input"]["data"])),
             "forward_backward" => {
-                let data = &body["forward_backward_input"]["data"];
-                trained.pending.extend(data.as_array().unwrap().iter().map(sample_of));
+                let input = &body["forward_backward_input"];
+                trained.pending.loss = match input["loss_fn"].as_str().unwrap() {
+                    "importance_sampling" => PolicyLoss::ImportanceSampling,
+                    "ppo" => PolicyLoss::Ppo,
+                    other => return Err(format!("no loss {other}")),
+                };
+                let data = &input["data"];
+                trained.pending.samples.extend(data.as_array().unwrap().iter().map(sample_of));
                 return Ok(trained.outputs(data));
             }
             "optim_step" => {
@@ -224,10 +248,10 @@ impl Trained {
         let config = TrainerConfig { adamw, grad_norm_max: None, pass: PassConfig::new(4096) };
         self.model = self.start.clone();
         let mut trainer = Trainer::new(&self.model, config);
-        for (samples, adam) in &self.steps {
+        for (Backward { samples, loss }, adam) in &self.steps {
             let lr = adam["learning_rate"].as_f64().unwrap();
             let totals = totals(samples, samples, 1, 4096, 0);
-            trainer.update(&mut self.model, samples, &ImportanceSampling, &totals, lr).unwrap();
+            trainer.update(&mut self.model, samples, loss, &totals, lr).unwrap();
         }
     }
 }
@@ -259,18 +283,31 @@ fn sample_of(datum: &Value) -> Sample {
     }
 }
 
-/// The policy gradient of such servers: a mean over the tokens of a sequence, and over sequences.
-struct ImportanceSampling;
+/// The losses of such servers for policies: means over the tokens of a sequence, and over sequences.
+#[derive(Clone, Copy, Default)]
+enum PolicyLoss {
+    #[default]
+    ImportanceSampling,
+    /// With SkyRL's bounds, whatever it is told.
+    Ppo,
+}
 
-impl Objective for ImportanceSampling {
+impl Objective for PolicyLoss {
     fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
         let mut evaluation = Evaluation::zero(streams.policy.len());
         for sequence in streams.sequences {
             let divisor = sequence.len() as f64 * totals.sequences as f64;
             for at in sequence.clone() {
-                let ratio = (streams.policy[at] - streams.proximal[at]).exp();
-                evaluation.loss -= ratio * streams.advantage[at] / divisor;
-                evaluation.d_policy[at] = -ratio * streams.advantage[at] / divisor;
+                let (ratio, advantage) =
+                    ((streams.policy[at] - streams.proximal[at]).exp(), streams.advantage[at]);
+                let clipped = match self {
+                    PolicyLoss::ImportanceSampling => ratio,
+                    PolicyLoss::Ppo => ratio.clamp(0.8, 1.2),
+                };
+                evaluation.loss -= (ratio * advantage).min(clipped * advantage) / divisor;
+                if ratio * advantage <= clipped * advantage {
+                    evaluation.d_policy[at] = -ratio * advantage / divisor;
+                }
             }
         }
         evaluation
