@@ -53,8 +53,8 @@ struct State {
     ended: BTreeMap<String, Trained>,
     results: Vec<Result<Value, String>>,
     names: usize,
-    /// How often it was asked at each path.
-    asked: BTreeMap<String, usize>,
+    /// Sequences that went forward alone.
+    scored: usize,
     /// Requests until it forgets its models; `None`: it does not.
     forgets_in: Option<usize>,
 }
@@ -69,7 +69,7 @@ impl TrainingServer {
             ended: BTreeMap::new(),
             results: Vec::new(),
             names: 0,
-            asked: BTreeMap::new(),
+            scored: 0,
             forgets_in: None,
         };
         let state = Arc::new(Mutex::new(state));
@@ -100,9 +100,9 @@ impl TrainingServer {
         self.state().saved[path].model.clone()
     }
 
-    /// How often it was asked at a path.
-    pub(crate) fn asked(&self, path: &str) -> usize {
-        self.state().asked.get(path).copied().unwrap_or_default()
+    /// Number of sequences that were scored and not learned from.
+    pub(crate) fn scored(&self) -> usize {
+        self.state().scored
     }
 
     /// Number of models that were made.
@@ -128,7 +128,6 @@ impl State {
             }
         }
         let route = path.strip_prefix("/api/v1/").unwrap();
-        *self.asked.entry(route.to_owned()).or_default() += 1;
         let answer = match route {
             "get_server_capabilities" => json!({ "supported_models": [{ "model_name": "base" }] }),
             "create_session" => json!({ "session_id": "session_1" }),
@@ -168,7 +167,11 @@ impl State {
         let trained = self.models.get_mut(id).ok_or_else(|| format!("Model {id} not loaded"))?;
         match route {
             "unload_model" => self.ended.extend(self.models.remove_entry(id)),
-            "forward" => return Ok(trained.outputs(&body["forward_input"]["data"])),
+            "forward" => {
+                let data = &body["forward_input"]["data"];
+                self.scored += data.as_array().unwrap().len();
+                return Ok(trained.outputs(data));
+            }
             "forward_backward" => {
                 let input = &body["forward_backward_input"];
                 trained.pending.loss = match input["loss_fn"].as_str().unwrap() {
