@@ -167,7 +167,9 @@ fn the_servers_own_loss_gives_the_same_run_with_fewer_passes() {
     let run = |name: &str, more: &[&str]| {
         let server = TrainingServer::start(&scratch.path("tiny/checkpoints/step_120"));
         let dir = format!("run.dir={name}");
-        let own = ["loss.beta=0", "train.max_steps=3", "optimizer.schedule=constant", &dir];
+        // Whole batches are compared, so that groups that tie have advantages too.
+        let estimator = "advantage.estimator=reinforce_plus_plus";
+        let own = ["loss.beta=0", estimator, "train.max_steps=3", "optimizer.schedule=constant", &dir];
         let told = train(&scratch, &server.url, &[&own[..], more].concat()).succeeds().stdout();
         let rows = rows(&scratch, name).into_iter().filter(|row| row["event"] == "train").collect::<Vec<_>>();
         (server, told, rows)
@@ -190,10 +192,9 @@ fn the_servers_own_loss_gives_the_same_run_with_fewer_passes() {
     let (own, here) = (clipped.adapter(), sloped.adapter());
     let length = apart(&here, &vec![0.0; here.len()]);
     assert!(apart(&own, &here) < 1e-3 * length, "{} of {length}", apart(&own, &here));
-    // Four updates a step: the first knows the log-probs from the correction, the others need not, but for sequences
-    // without an advantage.
+    // Four updates a step: the first knows the log-probs from the correction, the others need not.
     let (own, here) = (clipped.scored(), sloped.scored());
-    assert!(own < here * 3 / 4, "{own} of {here}");
+    assert!(2 * own < here, "{own} of {here}");
 }
 
 #[test]
