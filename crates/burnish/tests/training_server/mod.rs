@@ -36,6 +36,8 @@ struct Trained {
     /// What went backward for each optimiser step, and its settings.
     steps: Vec<(Backward, Value)>,
     pending: Backward,
+    /// Sequences that only went forward.
+    scored: usize,
 }
 
 /// What went backward.
@@ -53,8 +55,6 @@ struct State {
     ended: BTreeMap<String, Trained>,
     results: Vec<Result<Value, String>>,
     names: usize,
-    /// Sequences that went forward alone.
-    scored: usize,
     /// Requests until it forgets its models; `None`: it does not.
     forgets_in: Option<usize>,
 }
@@ -69,7 +69,6 @@ impl TrainingServer {
             ended: BTreeMap::new(),
             results: Vec::new(),
             names: 0,
-            scored: 0,
             forgets_in: None,
         };
         let state = Arc::new(Mutex::new(state));
@@ -89,10 +88,14 @@ impl TrainingServer {
 
     /// The weights of the newest model's adapter.
     pub(crate) fn adapter(&self) -> Vec<f32> {
+        self.newest(|trained| trained.model.params.data().to_vec())
+    }
+
+    /// The models before the newest one were made to find out what a server does.
+    fn newest<T>(&self, of: impl FnOnce(&Trained) -> T) -> T {
         let state = self.state();
         let newest = format!("model_{}", state.names);
-        let trained = state.models.get(&newest).unwrap_or_else(|| &state.ended[&newest]);
-        trained.model.params.data().to_vec()
+        of(state.models.get(&newest).unwrap_or_else(|| &state.ended[&newest]))
     }
 
     /// The adapter that was saved under a name.
@@ -100,9 +103,9 @@ impl TrainingServer {
         self.state().saved[path].model.clone()
     }
 
-    /// Number of sequences that were scored and not learned from.
+    /// Number of sequences that the newest model was asked for the log-probs of.
     pub(crate) fn scored(&self) -> usize {
-        self.state().scored
+        self.newest(|trained| trained.scored)
     }
 
     /// Number of models that were made.
@@ -156,7 +159,8 @@ impl State {
             let (rank, seed) = (lora["rank"].as_u64().unwrap() as usize, lora["seed"].as_u64().unwrap());
             let model = Model::load_as(&self.base, &loading(rank, seed)).unwrap();
             let start = model.clone();
-            let trained = Trained { start, model, steps: Vec::new(), pending: Backward::default() };
+            let trained =
+                Trained { start, model, steps: Vec::new(), pending: Backward::default(), scored: 0 };
             self.models.insert(id.clone(), trained);
             return Ok(json!({ "model_id": id }));
         }
@@ -169,7 +173,7 @@ impl State {
             "unload_model" => self.ended.extend(self.models.remove_entry(id)),
             "forward" => {
                 let data = &body["forward_input"]["data"];
-                self.scored += data.as_array().unwrap().len();
+                trained.scored += data.as_array().unwrap().len();
                 return Ok(trained.outputs(data));
             }
             "forward_backward" => {
