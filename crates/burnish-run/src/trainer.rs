@@ -184,6 +184,7 @@ impl TrainingServer {
         totals: &Totals,
         lr: f64,
     ) -> Result<Update, RunError> {
+        check(minibatch)?;
         let bounds = objective.surrogate().map(bounds);
         let surrogate = match bounds.filter(|bounds| self.tinker.clips_at(*bounds)) {
             Some(_) => surrogate(minibatch, objective, totals)?,

@@ -175,10 +175,10 @@ fn the_servers_own_loss_gives_the_same_run_with_fewer_passes() {
         (server, told, rows)
     };
     let (clipped, told, own) = run("clipped", &[]);
-    assert!(told.contains("clips the loss itself"), "{told}");
+    assert!(told.contains("has the recipe's clipped loss"), "{told}");
     // A bound that is never reached is not that of the server.
     let (sloped, told, here) = run("sloped", &["loss.config.dual_clip=1e6"]);
-    assert!(!told.contains("clips the loss itself"), "{told}");
+    assert!(!told.contains("has the recipe's clipped loss"), "{told}");
     assert!(own.len() == 3 && here.len() == 3);
     for (own, here) in own.iter().zip(&here) {
         for (name, value) in here.as_object().unwrap() {

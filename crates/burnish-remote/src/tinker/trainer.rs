@@ -154,7 +154,7 @@ impl Tinker {
     /// By what the server divides losses, whether it limits the norm of gradients, and whose clipped loss is used.
     pub fn habits(&self) -> String {
         let clips = if self.habits.clips { "limits" } else { "does not limit" };
-        let surrogate = if self.habits.clipped.is_some() { ", clips the loss itself" } else { "" };
+        let surrogate = if self.habits.clipped.is_some() { ", has the recipe's clipped loss" } else { "" };
         format!("{}, {clips} the norm of gradients{surrogate}", self.habits.divides.told())
     }
 
