@@ -7,7 +7,9 @@
 use std::fmt;
 use std::path::Path;
 
+use burnish_tensor::map_file;
 use fancy_regex::Regex;
+use safetensors::tensor::SafeTensors;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -212,15 +214,35 @@ impl LoraConfig {
         })
     }
 
-    /// Reads PEFT's `adapter_config.json` of `dir`: the settings, and the location of the base.
+    /// Reads PEFT's `adapter_config.json` of `dir`: the settings, and the location of the base. Where it does not say which
+    /// maps are adapted, as SkyRL's server does not, they are those of which `dir` has weights.
     ///
     /// # Errors
     /// Names the file and the first key that asks for anything other than plain LoRA.
     pub(crate) fn read_peft(dir: &Path) -> Result<(Self, String), ModelError> {
         let path = dir.join(CONFIG_FILE);
-        let value = files::read_json(&path)?;
+        let mut value = files::read_json(&path)?;
+        if value["target_modules"].is_null()
+            && let Some(map) = value.as_object_mut()
+        {
+            map.insert("target_modules".into(), adapted_maps(&dir.join(WEIGHTS_FILE))?.into());
+        }
         from_peft(&value).map_err(|error| ModelError::Config { path, error })
     }
+}
+
+/// The linear maps of which a file has weights of adapters.
+fn adapted_maps(path: &Path) -> Result<Vec<String>, ModelError> {
+    let map = map_file(path).map_err(|source| ModelError::read(path, source))?;
+    let file = SafeTensors::deserialize(&map).map_err(|error| {
+        ModelError::malformed(path, format!("truncated, or not a safetensors file ({error})"))
+    })?;
+    let names = file.names().into_iter();
+    let maps =
+        names.filter_map(|name| name.strip_prefix("base_model.model.")?.strip_suffix(".lora_A.weight"));
+    let mut maps: Vec<String> = maps.map(str::to_owned).collect();
+    maps.sort_unstable();
+    Ok(maps)
 }
 
 /// An integral number is written without a fraction: PEFT's type for `lora_alpha` is an integer.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use burnish_model::{Loading, LoraConfig, Model, Packed, Targets, Trains};
 use burnish_tensor::{Layout, Precision, Tape};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -133,6 +134,25 @@ fn an_adapter_is_saved_and_read_back_over_its_base() {
     let other = Trains::Adapter(LoraConfig { rank: 5, ..config }, 9);
     let error = Model::load_as(dir.path(), &Loading { trains: other, ..Loading::default() }).unwrap_err();
     assert!(error.to_string().contains("its adapter has rank 3, not 5"), "{error}");
+}
+
+#[test]
+fn an_adapter_that_does_not_say_what_it_adapts_adapts_what_it_has_weights_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = moved_adapter(&lora(3, Targets::Pattern(r"model\.layers\.0\.self_attn\.[qo]_proj".into())));
+    model.save(dir.path()).unwrap();
+    let settings = dir.path().join("adapter_config.json");
+    let said: Value = serde_json::from_slice(&fs::read(&settings).unwrap()).unwrap();
+    let mut null = said.clone();
+    null["target_modules"] = Value::Null;
+    let mut absent = said;
+    absent.as_object_mut().unwrap().remove("target_modules");
+    let prompts = expected("qwen3-lora").prompts;
+    for silent in [null, absent] {
+        fs::write(&settings, silent.to_string()).unwrap();
+        let again = Model::load_as(dir.path(), &sampling_from(Precision::F32)).unwrap();
+        assert_eq!(logits(&again, &prompts), logits(&model, &prompts));
+    }
 }
 
 #[test]

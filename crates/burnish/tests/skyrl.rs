@@ -91,12 +91,6 @@ fn adapter(scratch: &Scratch, path: &str) -> Model {
     std::fs::create_dir_all(&dir).unwrap();
     let unpacked = Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&dir).status().unwrap();
     assert!(unpacked.success());
-    // It does not say which maps it adapts: all of a layer.
-    let file = dir.join("adapter_config.json");
-    let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    config["target_modules"] =
-        ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"].to_vec().into();
-    std::fs::write(&file, config.to_string()).unwrap();
     let target_modules = Targets::default();
     // SkyRL's α is 32, whatever the rank.
     let lora = LoraConfig { rank: updates::RANK, alpha: 32.0, dropout: 0.0, rslora: false, target_modules };
