@@ -10,6 +10,8 @@ use burnish_rl::{LossConfig, Objective, RatioBounds};
 use proptest::prelude::*;
 use serde_json::json;
 
+type Change = fn(&mut LossConfig);
+
 /// Everything that can be on and does not look at the policy.
 fn constant_weights() -> CorrectionConfig {
     CorrectionConfig { off_policy_mask_threshold: 0.0, ..everything() }
@@ -49,17 +51,17 @@ fn whatever_else_there_is_in_a_loss_it_is_none() {
     };
     assert!(with(&|_| {}).is_some());
     assert!(with(&|config| (config.beta, config.use_kl_in_reward) = (0.1, true)).is_some());
-    let others: [(&str, &dyn Fn(&mut LossConfig)); 7] = [
-        ("dual clip", &|config| config.config = json!({ "dual_clip": 3.0 })),
-        ("KL", &|config| config.beta = 0.1),
-        ("entropy", &|config| config.entropy_coef = 0.1),
-        ("forks", &|config| config.top_entropy_quantile = 0.5),
-        ("NLL", &|config| config.positive_nll_coef = 0.1),
-        ("bypass", &|config| config.correction.bypass = true),
-        ("mask", &|config| config.correction.off_policy_mask_threshold = 0.1),
+    let others: [(&str, Change); 7] = [
+        ("dual clip", |config| config.config = json!({ "dual_clip": 3.0 })),
+        ("KL", |config| config.beta = 0.1),
+        ("entropy", |config| config.entropy_coef = 0.1),
+        ("forks", |config| config.top_entropy_quantile = 0.5),
+        ("NLL", |config| config.positive_nll_coef = 0.1),
+        ("bypass", |config| config.correction.bypass = true),
+        ("mask", |config| config.correction.off_policy_mask_threshold = 0.1),
     ];
     for (name, change) in others {
-        assert_eq!(with(change), None, "{name}");
+        assert_eq!(with(&change), None, "{name}");
     }
     for entry in OBJECTIVES.iter().filter(|entry| entry.card.id != "ppo_clip") {
         assert_eq!(with(&|config| config.objective = entry.card.id.into()), None, "{}", entry.card.id);
