@@ -84,8 +84,9 @@ def main():
     parser.add_argument("--pairs", type=int, default=PAIRS)
     args = parser.parse_args()
     chosen = rows(args.rows)
-    if not chosen:
-        parser.error("no row begins so; bench/peers.sh PYTHON --list shows them")
+    unknown = [name for name in args.rows if not any(row["id"].startswith(name) for row in chosen)]
+    if unknown:
+        parser.error(f"no row begins with {', '.join(unknown)}, or another row stands for it; --list of peers.sh shows them")
     os.makedirs(args.cache, exist_ok=True)
     print(f"| row | before | after | after / before, median of {args.pairs} (min–max) | |\n| --- | --- | --- | --- | --- |")
     for row in chosen:
