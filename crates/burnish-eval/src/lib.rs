@@ -3,7 +3,7 @@
 //! ```text
 //! Task*, Episode* -> Summary { success, reward: Interval, pass_at, flags, by_label ... }
 //! Episode* before, Episode* after -> Change { success, reward: Interval of the paired difference }
-//! Episode* of runs with several seeds, of two arms -> Estimate of the difference, smallest detectable effect
+//! one number per seed and arm -> Estimate of the difference, smallest detectable effect, Holm's p-values
 //! Item*: samples, correct -> PassAtK { k -> Interval }
 //! ```
 //!
@@ -24,11 +24,12 @@ mod effect;
 mod measure;
 mod pass_at_k;
 mod spread;
+mod student;
 mod summary;
 
 pub use bootstrap::Interval;
 pub use change::Change;
-pub use effect::{Estimate, Scores, TaskScores, Verdict};
+pub use effect::{Estimate, holm, smallest_detectable};
 pub use measure::Measure;
 pub use pass_at_k::{Counted, PassAtK, pass_at_k};
 pub use summary::{Slice, Summary, is_cut_short, is_success};

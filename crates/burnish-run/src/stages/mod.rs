@@ -11,6 +11,7 @@
 mod hash;
 mod held_out;
 mod keep;
+mod replicate;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,6 +25,7 @@ use burnish_recipe::{Recipe, Source, StageRecipe, StageUse};
 use burnish_rundir::run_dir::{self, RunDirError};
 
 pub(crate) use keep::{as_written, keep, place};
+pub use replicate::{files, replicate};
 
 /// Time between checks of a stage that another process makes.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -62,7 +62,7 @@ pub fn make_stages(runs: &[ArmRun], watch: &mut dyn Watch, stop: &Stop) -> Resul
 pub fn run(
     runs: &[ArmRun],
     jobs: usize,
-    metrics: &[String],
+    metrics: &[&str],
     stop: &Stop,
     watch_of: &(dyn Fn(&ArmRun) -> Box<dyn Watch + Send> + Sync),
 ) -> Ran {

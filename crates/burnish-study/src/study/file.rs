@@ -1,4 +1,4 @@
-//! The study file. It is read strictly, and every arm's recipe is checked before anything starts.
+//! The study file. It is read strictly, and every recipe of every arm is checked before anything starts.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::columns;
+use super::claim::{ClaimSection, DiseaseSection, Role, Test, TuningSection};
+use super::metric;
 use burnish_recipe::{Recipe, RecipeError, Source, expand};
 use burnish_run::RunError;
 use burnish_run::stages;
@@ -17,8 +18,12 @@ const SET_BY_STUDY: [&str; 2] = ["run.dir", "run.seed"];
 
 /// Upper bound on the seeds of a study.
 const SEEDS_MAX: u64 = 10_000;
+/// Upper bound on a seed: stages and held-out tasks get theirs from it.
+const SEED_MAX: u64 = u32::MAX as u64;
 /// Upper bound on the runs side by side.
 pub const JOBS_MAX: usize = 256;
+/// Folders of a study beside those of its arms.
+pub(super) const FOLDERS: [&str; 2] = ["disease", "tuning"];
 
 /// A study, with every arm's recipe resolved.
 #[derive(Debug, Clone)]
@@ -31,13 +36,17 @@ pub struct Study {
     pub id: String,
     /// The heading of its page.
     pub title: String,
-    /// What it tests, in one sentence.
-    pub claim: String,
+    /// What it claims, or what it asks, in one sentence.
+    pub text: String,
+    /// What is tested, and how. Without it, the study is a survey: it shows intervals and judges nothing.
+    pub test: Option<Test>,
     /// The recipe that all arms change.
     pub recipe: PathBuf,
     /// Overrides of the recipe that all arms share.
     pub set: Vec<String>,
-    /// Index of the arm that the others are compared with.
+    /// The seeds of the reported runs.
+    pub seeds: Vec<u64>,
+    /// Index of the arm that the others are compared with: the first baseline.
     pub baseline: usize,
     /// Where the runs are stored: `DIR/ARM/seed-K`.
     pub dir: PathBuf,
@@ -45,10 +54,9 @@ pub struct Study {
     pub results: PathBuf,
     /// Runs side by side.
     pub jobs: usize,
-    /// A held-out success rate. The page says how much each run generated until it reached this rate.
-    pub reach: Option<f64>,
-    /// Additional numbers for the page: from the last evaluation, such as `flags_by_label.answerable.no.abstained`,
-    /// or from the run's metrics, such as `std(grad_norm)`.
+    /// How long one run takes, in minutes, as its author expects.
+    pub minutes: Option<f64>,
+    /// Additional numbers for the page, such as `flags_by_label.answerable.no.abstained` or `std(grad_norm)`.
     pub metrics: Vec<String>,
     /// The arms that are compared.
     pub arms: Vec<Arm>,
@@ -59,14 +67,18 @@ pub struct Study {
 pub struct Arm {
     /// The name of its directory.
     pub name: String,
+    /// What it is for.
+    pub role: Option<Role>,
     /// Its overrides of the recipe, `key.sub=value`.
     pub set: Vec<String>,
     /// What a reader should know about it.
     pub note: String,
-    /// The seeds of its runs.
+    /// The seeds of its reported runs.
     pub seeds: Vec<u64>,
-    /// Its recipe; `run.dir` and `run.seed` differ between runs.
+    /// Its recipe as it is written. Seeds, stages and `run.dir` differ between runs.
     pub recipe: Recipe,
+    /// Its recipe at each point of the grid.
+    pub tuned: Vec<Recipe>,
 }
 
 #[derive(Deserialize)]
@@ -82,18 +94,20 @@ struct File {
 struct Section {
     id: String,
     title: String,
-    claim: String,
+    question: Option<String>,
+    claim: Option<ClaimSection>,
+    disease: Option<DiseaseSection>,
+    tuning: Option<TuningSection>,
     recipe: PathBuf,
     #[serde(default)]
     set: Vec<String>,
-    baseline: String,
     dir: Option<PathBuf>,
     #[serde(default = "results")]
     results: PathBuf,
     seeds: Seeds,
     #[serde(default = "one")]
     jobs: usize,
-    reach: Option<f64>,
+    minutes: Option<f64>,
     #[serde(default)]
     metrics: Vec<String>,
 }
@@ -101,8 +115,9 @@ struct Section {
 /// `[[arms]]`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ArmSection {
-    name: String,
+pub(super) struct ArmSection {
+    pub(super) name: String,
+    pub(super) role: Option<Role>,
     #[serde(default)]
     set: Vec<String>,
     seeds: Option<usize>,
@@ -121,7 +136,7 @@ fn one() -> usize {
 /// A list of seeds, or their number: then the seeds are 1, 2 ...
 #[derive(Deserialize)]
 #[serde(try_from = "Value")]
-struct Seeds(Vec<u64>);
+pub(super) struct Seeds(pub(super) Vec<u64>);
 
 impl TryFrom<Value> for Seeds {
     type Error = String;
@@ -145,17 +160,21 @@ impl TryFrom<Value> for Seeds {
         if seeds.is_empty() || different.len() < seeds.len() {
             return Err(wrong());
         }
-        Ok(Seeds(seeds))
+        match seeds.iter().find(|seed| **seed > SEED_MAX) {
+            Some(seed) => Err(format!("must be seeds of at most {SEED_MAX} (one is {seed})")),
+            None => Ok(Seeds(seeds)),
+        }
     }
 }
 
 impl Study {
-    /// Reads a study file, applies `key.sub=value` overrides to it, and resolves the recipe of every arm.
+    /// Reads a study file, applies `key.sub=value` overrides to it, and resolves the recipes of every arm.
     ///
     /// # Errors
     /// Names the key and its line. Errors in recipes are collected from all arms and reported together.
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self, RunError> {
         let source = Source::read(path, overrides)?.of_no_recipe();
+        refuse_old_keys(&source)?;
         let File { study: mut section, arms } = source.decode()?;
         let paths = [("recipe", Some(&mut section.recipe)), ("results", Some(&mut section.results))];
         for (key, path) in paths.into_iter().chain([("dir", section.dir.as_mut())]) {
@@ -163,54 +182,58 @@ impl Study {
             *path = expand(path).map_err(|problem| source.error(&format!("study.{key}"), problem))?;
         }
         check_section(&source, &section, &arms)?;
-        let baseline = arms.iter().position(|arm| arm.name == section.baseline).ok_or_else(|| {
-            let names: Vec<&str> = arms.iter().map(|arm| &*arm.name).collect();
-            let problem =
-                format!("is `{}`, which no arm is called; arms: {}", section.baseline, names.join(", "));
-            source.error("study.baseline", problem)
+        let baseline = arms.iter().position(|arm| arm.role == Some(Role::Baseline)).ok_or_else(|| {
+            let problem = "must have one with `role = \"baseline\"`: the others are compared with it";
+            source.error("arms", problem.into())
         })?;
+        let (text, test) = text_and_test(&source, &mut section, &arms, &arms[baseline].name)?;
+        let points = test.as_ref().map_or(&[][..], |test| test.tuning.points());
         let mut problems = Vec::new();
         let mut resolved = Vec::new();
         for (at, arm) in arms.into_iter().enumerate() {
             let name = arm.name.clone();
-            match resolve(&section, arm, &source.error(&format!("arms[{at}]"), String::new()).place) {
+            let place = source.error(&format!("arms[{at}]"), String::new()).place;
+            match resolve(&section, points, arm, &place) {
                 Ok(arm) => resolved.push(arm),
                 Err(problem) => problems.push(format!("arm `{name}`: {problem}")),
             }
         }
         if problems.is_empty() {
             let (name, recipe) = (&resolved[baseline].name, &resolved[baseline].recipe);
-            let differing = resolved.iter().filter_map(|arm| {
-                let key = other_tasks(recipe, &arm.recipe)?;
-                Some(format!(
-                    "arm `{}`: is evaluated on other tasks than the baseline `{name}` (`{key}` differs), so that \
-                     nothing could be paired: set `{key}` for all arms",
-                    arm.name
-                ))
+            let all = resolved.iter().flat_map(|arm| {
+                [&arm.recipe].into_iter().chain(&arm.tuned).map(move |recipe| (&arm.name, recipe))
             });
-            problems.extend(differing);
+            problems.extend(all.filter_map(|(arm, other)| {
+                let key = other_tasks(recipe, other)?;
+                Some(format!(
+                    "arm `{arm}`: is evaluated on other tasks than the baseline `{name}` (`{key}` differs), so that \
+                     nothing could be paired: set `{key}` for all arms"
+                ))
+            }));
         }
         if !problems.is_empty() {
             return Err(RunError::Refused(format!("{}: {}", path.display(), problems.join("\n"))));
         }
-        let Section { id, title, claim, recipe, set, dir, results, jobs, reach, metrics, .. } = section;
+        let Section { id, title, recipe, set, dir, results, seeds, jobs, minutes, metrics, .. } = section;
         let dir = dir.unwrap_or_else(|| Path::new("runs").join(&id));
-        let file = path.to_owned();
+        let (file, overrides, arms, seeds) = (path.to_owned(), overrides.to_vec(), resolved, seeds.0);
         Ok(Study {
             file,
-            overrides: overrides.to_vec(),
+            overrides,
             id,
             title,
-            claim,
+            text,
+            test,
             recipe,
             set,
+            seeds,
             baseline,
             dir,
             results,
             jobs,
-            reach,
+            minutes,
             metrics,
-            arms: resolved,
+            arms,
         })
     }
 
@@ -234,6 +257,76 @@ impl Study {
             ))
         })
     }
+
+    /// Every number that its file names: that of the claim, those of the gauges, and the additional ones.
+    pub fn named_metrics(&self) -> Vec<&str> {
+        let of_test = self.test.iter().flat_map(|test| {
+            [&*test.claim.metric].into_iter().chain(test.disease.gauges.iter().map(|gauge| &*gauge.metric))
+        });
+        let mut names = Vec::new();
+        for name in of_test.chain(self.metrics.iter().map(|name| &**name)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}
+
+/// Keys of study files from before claims were tested, with what says the same now.
+fn refuse_old_keys(source: &Source) -> Result<(), RecipeError> {
+    let error = |key: &str, problem: &str| Err(source.error(key, problem.to_owned()));
+    if source.get("study.claim").is_some_and(Value::is_string) {
+        return error(
+            "study.claim",
+            "is a table now, with `text`, `metric`, `direction` and `contrasts`; a study that tests no claim has a \
+             `question`",
+        );
+    }
+    if source.get("study.baseline").is_some() {
+        return error("study.baseline", "is no key any more: that arm has `role = \"baseline\"`");
+    }
+    if source.get("study.reach").is_some() {
+        return error(
+            "study.reach",
+            "is no key any more: `metrics = [\"rollouts_to(eval/success, 0.5)\"]` says it",
+        );
+    }
+    Ok(())
+}
+
+/// What is claimed or asked, and how a claim is tested.
+fn text_and_test(
+    source: &Source,
+    section: &mut Section,
+    arms: &[ArmSection],
+    baseline: &str,
+) -> Result<(String, Option<Test>), RecipeError> {
+    let parts = (section.claim.take(), section.disease.take(), section.tuning.take());
+    match (section.question.take(), parts) {
+        (None, (Some(claim), disease, tuning)) => {
+            let text = claim.text.clone();
+            let test = Test::of(source, claim, disease, tuning, arms, baseline)?;
+            let others = test.disease.seeds.iter().chain(test.tuning.seeds());
+            if let Some(seed) = others.into_iter().find(|seed| section.seeds.0.contains(seed)) {
+                let problem = format!(
+                    "has {seed}, which `study.disease` or `study.tuning` has too: what is reported runs on fresh seeds"
+                );
+                return Err(source.error("study.seeds", problem));
+            }
+            Ok((text, Some(test)))
+        }
+        (Some(question), (None, None, None)) => Ok((question, None)),
+        (Some(_), _) => {
+            let problem = "is for studies that test no claim, which have no `claim`, `disease` or `tuning`";
+            Err(source.error("study.question", problem.into()))
+        }
+        (None, (None, ..)) => {
+            let problem = "is missing: a table with `text`, `metric`, `direction` and `contrasts`; or give the study a \
+                           `question`, and it shows intervals without a verdict";
+            Err(source.error("study.claim", problem.into()))
+        }
+    }
 }
 
 fn check_section(source: &Source, section: &Section, arms: &[ArmSection]) -> Result<(), RecipeError> {
@@ -244,11 +337,11 @@ fn check_section(source: &Source, section: &Section, arms: &[ArmSection]) -> Res
         let rule = format!("must be 1 to {JOBS_MAX} (it is {})", section.jobs);
         return Err(source.error("study.jobs", rule));
     }
-    if section.reach.is_some_and(|score| !(score > 0.0 && score <= 1.0)) {
-        return Err(source.error("study.reach", "must be a success rate, above 0 and at most 1".into()));
+    if section.minutes.is_some_and(|minutes| !(minutes.is_finite() && minutes > 0.0)) {
+        return Err(source.error("study.minutes", "must be above 0".into()));
     }
     for name in &section.metrics {
-        columns::check(name).map_err(|problem| source.error("study.metrics", problem))?;
+        metric::check(name).map_err(|problem| source.error("study.metrics", problem))?;
     }
     if arms.len() < 2 {
         return Err(source.error("arms", "must be two or more: a study compares".into()));
@@ -258,6 +351,10 @@ fn check_section(source: &Source, section: &Section, arms: &[ArmSection]) -> Res
         let key = |key: &str| format!("arms[{at}].{key}");
         if !is_file_name(&arm.name) {
             return Err(source.error(&key("name"), NAME_RULE.into()));
+        }
+        if FOLDERS.contains(&&*arm.name) {
+            let problem = format!("is `{}`, which is a folder of every study", arm.name);
+            return Err(source.error(&key("name"), problem));
         }
         if !names.insert(&arm.name) {
             return Err(source.error(&key("name"), format!("is `{}`, as that of another arm", arm.name)));
@@ -277,26 +374,32 @@ fn is_file_name(name: &str) -> bool {
 }
 
 /// `place` is where the arm stands in the file.
-fn resolve(section: &Section, arm: ArmSection, place: &str) -> Result<Arm, String> {
+fn resolve(section: &Section, points: &[Vec<String>], arm: ArmSection, place: &str) -> Result<Arm, String> {
     let overrides: Vec<String> = section.set.iter().chain(&arm.set).cloned().collect();
-    for change in &overrides {
+    for change in overrides.iter().chain(points.iter().flatten()) {
         let key = change.split('=').next().unwrap_or_default().trim();
         if let Some(own) = SET_BY_STUDY.iter().find(|own| **own == key) {
             return Err(format!("{place}: override `{change}`: the study sets `{own}` for each run itself"));
         }
     }
-    let mut recipe = Recipe::read(&section.recipe, &overrides).map_err(|error| error.to_string())?;
-    stages::resolve(&mut recipe).map_err(|error| error.to_string())?;
+    let read = |more: &[String]| {
+        let recipe = Recipe::read(&section.recipe, &[&overrides[..], more].concat());
+        let recipe = recipe.map_err(|error| error.to_string())?;
+        // Hashes of stages depend on the seed; what is wrong with a stage does not.
+        stages::resolve(&mut recipe.clone()).map_err(|error| error.to_string())?;
+        Ok::<_, String>(recipe)
+    };
+    let recipe = read(&[])?;
     if recipe.eval.tasks < 2 {
         return Err("`eval.tasks` must be 2 or more: arms are compared over held-out tasks".into());
     }
+    let tuned = points.iter().map(|point| read(point)).collect::<Result<_, _>>()?;
     let count = arm.seeds.unwrap_or(section.seeds.0.len());
     let seeds: Vec<u64> = section.seeds.0.iter().copied().take(count).collect();
-    recipe.run.seed = seeds.first().copied().unwrap_or_default();
-    Ok(Arm { name: arm.name, set: arm.set, note: arm.note, seeds, recipe })
+    Ok(Arm { name: arm.name, role: arm.role, set: arm.set, note: arm.note, seeds, recipe, tuned })
 }
 
-/// The first key that makes two recipes evaluate on different tasks. Held-out tasks do not depend on `run.seed`.
+/// The first key that makes two recipes evaluate on different tasks. Runs of one seed share their held-out tasks.
 fn other_tasks(one: &Recipe, other: &Recipe) -> Option<&'static str> {
     let config = |recipe: &Recipe| recipe.eval.config.clone().unwrap_or_else(|| recipe.env.config.clone());
     [

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use burnish_core::{Episode, Task, TaskId};
-use burnish_eval::{Measure, Summary, TaskScores};
+use burnish_eval::{Measure, Summary};
 use serde::{Deserialize, Serialize};
 
-use super::ArmRun;
-use super::columns::Numbers;
-use super::reach::Reached;
+use super::metric::{Number, Numbers};
+use super::{ArmRun, Budget};
 use burnish_run::RunError;
 use burnish_run::evaluate::bootstrap_seed;
 use burnish_run::report_of_run::episodes_of;
@@ -17,40 +16,8 @@ use burnish_rundir::journal::{EpisodeKind, Journal};
 use burnish_rundir::metrics::Row;
 use burnish_rundir::run_dir;
 
-/// What training used. Evaluations are left out, because they are the same for all runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Budget {
-    /// Tokens that the policy sampled.
-    pub generated: f64,
-    /// Rows that went through the model forward and backward, over all updates, after sharing prefixes.
-    pub forward_backward: f64,
-    /// Answers that the policy gave to the environment.
-    pub environment_steps: f64,
-    /// Episodes.
-    pub episodes: f64,
-    /// Updates of the optimiser.
-    pub updates: f64,
-    /// Wall time of the training steps, in seconds.
-    pub seconds: f64,
-}
-
-impl Budget {
-    /// The mean of several budgets; 0 of none.
-    pub fn mean<'a>(budgets: impl IntoIterator<Item = &'a Budget>) -> Self {
-        let budgets: Vec<&Budget> = budgets.into_iter().collect();
-        let mean = |of: fn(&Budget) -> f64| {
-            budgets.iter().map(|budget| of(budget)).sum::<f64>() / budgets.len().max(1) as f64
-        };
-        Budget {
-            generated: mean(|budget| budget.generated),
-            forward_backward: mean(|budget| budget.forward_backward),
-            environment_steps: mean(|budget| budget.environment_steps),
-            episodes: mean(|budget| budget.episodes),
-            updates: mean(|budget| budget.updates),
-            seconds: mean(|budget| budget.seconds),
-        }
-    }
-}
+/// The loss of success that no evaluation of a few hundred tasks shows by chance.
+const COLLAPSE_LEAST: f64 = 0.05;
 
 /// The results of a finished run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -66,19 +33,19 @@ pub struct Measured {
     /// Episodes of the last evaluation that were started but could not be judged.
     #[serde(skip)]
     pub unscored: usize,
-    /// The last evaluation, task by task.
+    /// Whether any task of the last evaluation could be judged.
     #[serde(skip)]
-    pub scores: TaskScores,
+    pub is_judged: bool,
     /// Held-out success by steps done; reward if that is the headline.
     pub curve: Vec<(u64, f64)>,
     /// What training used.
     pub budget: Budget,
-    /// What it generated until it reached the score that the study names, if it names one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reached: Option<Reached>,
-    /// The additional numbers that the study names, as far as the run has them.
+    /// The numbers that the study names, as far as the run has them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metrics: BTreeMap<String, f64>,
+    pub numbers: BTreeMap<String, f64>,
+    /// Those that are only lower bounds: what they wait for never happened.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub bounds: BTreeSet<String>,
     /// For names that no run can have: why there is no such number.
     #[serde(skip)]
     pub unknown: Vec<String>,
@@ -88,31 +55,26 @@ pub struct Measured {
 ///
 /// # Errors
 /// Names the key, and suggests similar names. Or if the run's files can't be read.
-pub(super) fn refuse_unknown(run: &ArmRun, metrics: &[String]) -> Result<(), RunError> {
+pub(super) fn refuse_unknown(run: &ArmRun, metrics: &[&str]) -> Result<(), RunError> {
     if metrics.is_empty() {
         return Ok(());
     }
-    let unknown = Measured::read(run, metrics, None)?.unknown;
+    let unknown = Measured::read(run, metrics)?.unknown;
     if unknown.is_empty() { Ok(()) } else { Err(unknown_in(run.dir(), &unknown)) }
 }
 
 /// The error about names of additional numbers that the run in `dir` lacks.
 pub(super) fn unknown_in(dir: &Path, unknown: &[String]) -> RunError {
-    let said: Vec<String> = unknown.iter().map(|why| format!("`study.metrics` {why}")).collect();
+    let said: Vec<String> = unknown.iter().map(|why| format!("the study {why}")).collect();
     RunError::Refused(format!("{} (looked up in the finished run {})", said.join("\n"), dir.display()))
 }
 
 impl Measured {
-    /// Whether any task of the last evaluation could be judged.
-    pub(super) fn is_judged(&self) -> bool {
-        !(self.scores.success.is_empty() && self.scores.reward.is_empty())
-    }
-
-    /// Reads a finished run, with the additional numbers `metrics` and the success rate `reach`.
+    /// Reads a finished run, with the numbers that `metrics` names and those of every study ([`always`]).
     ///
     /// # Errors
     /// If its files can't be read.
-    pub(super) fn read(run: &ArmRun, metrics: &[String], reach: Option<f64>) -> Result<Self, RunError> {
+    pub(super) fn read(run: &ArmRun, metrics: &[&str]) -> Result<Self, RunError> {
         let dir: &Path = run.dir();
         let journal = Journal::open(&run_dir::journal_in(dir))?;
         let rows = burnish_rundir::metrics::read(&run_dir::metrics_in(dir))?;
@@ -121,35 +83,28 @@ impl Measured {
         let episodes =
             last.map_or_else(|| Ok(Vec::new()), |step| episodes_of(&journal, step, EpisodeKind::Eval))?;
         let tally = journal.tally()?;
-        let numbers = if metrics.is_empty() {
-            None
-        } else {
-            let (tasks, weights) = (tasks_of(&journal, &episodes)?, &run.recipe.reward.weights);
-            let summary = Summary::of(&tasks, &episodes, weights, bootstrap_seed(&run.recipe));
-            Some(Numbers::of(Some(&summary), &rows))
-        };
+        let (tasks, weights) = (tasks_of(&journal, &episodes)?, &run.recipe.reward.weights);
+        let summary = Summary::of(&tasks, &episodes, weights, bootstrap_seed(&run.recipe));
+        let found = Numbers::of(Some(&summary), &rows);
         let sum = |name: &str| -> f64 { of_event(&rows, "train", name).map(|(_, value)| value).sum() };
+        let headline = summary.headline;
         // If a step has a number twice, the later one counts.
-        let headline = Measure::of(&episodes);
         let level = format!("eval/{}", headline.name());
-        let curve: Vec<(u64, f64)> =
-            of_event(&rows, "eval", &level).collect::<BTreeMap<_, _>>().into_iter().collect();
-        let reach = reach.filter(|_| headline == Measure::Success);
-        let prompt_too_long = episodes.iter().filter(|episode| episode.is_prompt_too_long()).count();
-        let unscored =
-            episodes.iter().filter(|episode| !episode.verdict.is_scored()).count() - prompt_too_long;
+        let curve = of_event(&rows, "eval", &level).collect::<BTreeMap<_, _>>().into_iter().collect();
+        let common = always(headline);
+        let named = || metrics.iter().copied().chain(common.iter().map(|name| &**name));
+        let numbers: BTreeMap<&str, Number> =
+            named().filter_map(|name| Some((name, found.get(name)?))).collect();
+        let bounds = numbers.iter().filter(|(_, number)| number.is_bound);
         Ok(Measured {
             seed: run.seed,
-            reached: reach.map(|score| Reached::of(score, &curve, &rows)),
-            metrics: metrics
-                .iter()
-                .filter_map(|name| Some((name.clone(), numbers.as_ref()?.get(name)?)))
-                .collect(),
-            unknown: metrics.iter().filter_map(|name| numbers.as_ref()?.why_unknown(name)).collect(),
+            bounds: bounds.map(|(name, _)| (*name).to_owned()).collect(),
+            unknown: metrics.iter().filter_map(|name| found.why_unknown(name)).collect(),
             headline,
-            prompt_too_long,
-            unscored,
-            scores: TaskScores::of(&episodes, &run.recipe.reward.weights),
+            prompt_too_long: summary.prompt_too_long,
+            unscored: summary.unscored,
+            is_judged: summary.leading().is_some(),
+            numbers: numbers.into_iter().map(|(name, number)| (name.to_owned(), number.value)).collect(),
             curve,
             budget: Budget {
                 generated: sum("tokens/sampled"),
@@ -162,6 +117,23 @@ impl Measured {
             },
         })
     }
+
+    /// Whether it lost over half of the success that it once had, and more than chance would take.
+    pub(super) fn has_collapsed(&self) -> bool {
+        let best = self.curve.iter().map(|(_, level)| *level).fold(0.0, f64::max);
+        let Some((_, last)) = self.curve.last() else { return false };
+        self.headline == Measure::Success && *last < best / 2.0 && best - last > COLLAPSE_LEAST
+    }
+}
+
+/// The numbers that every study has an interval of: the headline, the area under its curve, and the reward.
+pub(super) fn always(headline: Measure) -> Vec<String> {
+    let name = headline.name();
+    let mut names = vec![name.to_owned(), format!("area(eval/{name})")];
+    if headline == Measure::Success {
+        names.push("reward".to_owned());
+    }
+    names
 }
 
 fn tasks_of(journal: &Journal, episodes: &[Episode]) -> Result<Vec<Task>, RunError> {
@@ -171,11 +143,7 @@ fn tasks_of(journal: &Journal, episodes: &[Episode]) -> Result<Vec<Task>, RunErr
 }
 
 /// The finite numbers called `name` of one kind of event, by step.
-pub(super) fn of_event<'a>(
-    rows: &'a [Row],
-    event: &'a str,
-    name: &'a str,
-) -> impl Iterator<Item = (u64, f64)> + 'a {
+fn of_event<'a>(rows: &'a [Row], event: &'a str, name: &'a str) -> impl Iterator<Item = (u64, f64)> + 'a {
     let of_kind = rows.iter().filter(move |row| row.event == event);
     of_kind
         .filter_map(move |row| Some((row.step, *row.values.get(name)?)))

@@ -1,34 +1,45 @@
 //! Studies: a claim, tested with arms × seeds from one recipe.
 //!
 //! ```text
-//! Study (file.rs: the study file, every arm's recipe resolved)
-//!   -> ArmRun* (plan.rs: which run lies where, and how far it is)
+//! Study (file.rs, claim.rs: the study file, every arm's recipe resolved)
+//!   -> Size (size.rs: what it takes, and what it could see)
+//!   -> Registration (registration.rs: the plan, with the commit that holds it)
+//!   -> Standing (standing.rs: the disease, then the grid, then the results) of ArmRun* (runs.rs)
 //!   -> run (drive.rs: one after another, or side by side)
-//!   -> Measured* (measure.rs: what a finished run came to, and what it used; columns.rs: numbers that the study names)
-//!   -> Findings (findings.rs: levels, differences, budgets) -> ID.json, page.rs (Markdown), plot.rs (SVG)
+//!   -> Measured* (measure.rs: what a finished run came to; metric.rs: numbers by name; budget.rs: what it used)
+//!   -> Findings (findings.rs: differences and verdicts) -> ID.json, page.rs (Markdown), plot.rs (SVG)
 //!   -> index.rs (one table over the ID.json of all studies)
 //! ```
 //!
 //! Every run is an ordinary run directory; a study adds nothing to it. Finished runs are never repeated, so a study
-//! can be interrupted, extended by arms or seeds, and reported at any time.
+//! can be interrupted and reported at any time.
 
-mod columns;
+mod budget;
+mod claim;
 mod drive;
 mod file;
 mod findings;
 mod index;
 mod measure;
+mod metric;
 mod page;
 mod plot;
-mod reach;
+mod registration;
 mod runs;
+mod size;
+mod standing;
+mod warnings;
 
+pub use budget::{Budget, BudgetRelative};
 pub use burnish_eval::Measure;
+pub use claim::{Claim, Contrast, Direction, Disease, Gauge, Role, Test, Tuning};
 pub use drive::{Failed, Ran, make_stages, run};
 pub use file::{Arm, JOBS_MAX, Study};
-pub use findings::{ArmFindings, Findings};
+pub use findings::{ArmFindings, ClaimFindings, ContrastFindings, Effect, Findings, Verdict};
 pub use index::{index, write_index};
-pub use measure::{Budget, Measured};
+pub use measure::Measured;
 pub use page::Made;
-pub use reach::Reached;
-pub use runs::{ArmRun, State};
+pub use registration::Registration;
+pub use runs::{ArmRun, Phase, State};
+pub use size::{PhaseSize, Size};
+pub use standing::{Gauged, Standing, Tuned};

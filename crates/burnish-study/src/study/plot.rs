@@ -156,16 +156,16 @@ fn curve(arm: &ArmFindings, measure: Measure) -> Vec<Point> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::tests::{arm, findings, measured, rewarded};
+    use super::super::findings::tests::{measured, survey};
     use super::*;
 
     #[test]
     fn a_line_an_arm_with_a_band_over_seeds_and_a_legend_from_best_to_worst() {
         let baseline = [measured(1, 10, 1.0), measured(2, 20, 1.0)];
-        let found = findings(vec![
-            arm("base <b>", baseline.to_vec(), None),
-            arm("up", vec![measured(1, 30, 1.0)], Some(&baseline)),
-            arm("waits", Vec::new(), Some(&baseline)),
+        let found = survey(&[
+            ("base <b>", baseline.to_vec()),
+            ("up", vec![measured(1, 30, 1.0)]),
+            ("waits", Vec::new()),
         ]);
         let svg = svg(&found).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
@@ -186,15 +186,16 @@ mod tests {
     fn a_step_that_a_run_did_not_evaluate_is_left_out() {
         let mut sparse = measured(2, 20, 1.0);
         sparse.curve.remove(0);
-        let arm = arm("a", vec![measured(1, 10, 1.0), sparse], None);
-        assert_eq!(curve(&arm, Measure::Success).len(), 1);
+        let found = survey(&[("a", vec![measured(1, 10, 1.0), sparse])]);
+        assert_eq!(curve(&found.arms[0], Measure::Success).len(), 1);
     }
 
     #[test]
     fn rewards_are_no_percentages_and_may_be_below_zero() {
-        let mut run = rewarded(1, 10);
+        let mut run = measured(1, 10, 1.0);
         run.curve = vec![(0, -2.0), (4, -0.5)];
-        let svg = svg(&findings(vec![arm("a", vec![run], None)])).unwrap();
+        let found = Findings { headline: Measure::Reward, ..survey(&[("a", vec![run])]) };
+        let svg = svg(&found).unwrap();
         assert!(svg.contains("a: -0.500  (-0.500 to -0.500, 1 seed)"), "{svg}");
         assert!(svg.contains("held-out reward") && !svg.contains('%'), "{svg}");
     }

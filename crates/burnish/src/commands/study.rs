@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use burnish_recipe::plain_words::plain;
 use burnish_run::watch::{Event, Stop, Watch};
-use burnish_study::study::{self, ArmRun, Findings, Made, Ran, State, Study};
+use burnish_study::study::{
+    self, ArmRun, Findings, Made, Phase, Ran, Registration, Size, Standing, State, Study,
+};
 use clap::Args;
 
 use super::Done;
@@ -22,7 +24,7 @@ pub(crate) struct Arguments {
     file: Option<PathBuf>,
     /// Overrides of the study file, for example `study.seeds=1`.
     overrides: Vec<String>,
-    /// List the runs and stop.
+    /// List the runs, say how long they take and what effect they could show, and stop.
     #[arg(long)]
     dry_run: bool,
     /// Make only the runs of this arm.
@@ -31,6 +33,9 @@ pub(crate) struct Arguments {
     /// Number of runs side by side, each with its share of the cores, instead of `study.jobs`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=study::JOBS_MAX as i64))]
     jobs: Option<u16>,
+    /// Run a study that is in no commit. Its page gives no verdict, and stays in the folder of its runs.
+    #[arg(long, conflicts_with = "dry_run")]
+    draft: bool,
     /// Make no run; write the page from the finished runs.
     #[arg(long, conflicts_with_all = ["dry_run", "only", "jobs"])]
     report_only: bool,
@@ -46,20 +51,18 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     }
     let file = arguments.file.clone().unwrap_or_default();
     let study = Study::read(&file, &arguments.overrides)?;
-    let mut runs = study.runs()?;
     if let Some(name) = &arguments.only {
         study.arm(name)?;
-        runs.retain(|run| run.name == *name);
     }
     if arguments.dry_run {
-        say_plan(&study, &runs);
-        return Ok(());
+        return say_plan(&study, arguments.only.as_deref());
     }
-    let ran = if arguments.report_only {
-        Ran::default()
-    } else {
-        make_runs(&study, &runs, arguments.jobs.map_or(study.jobs, usize::from))?
+    const VERSION: &str = concat!("burnish ", env!("BURNISH_VERSION"));
+    let registration = match arguments.draft {
+        true => None,
+        false => Some(Registration::of(&study, VERSION)?),
     };
+    let ran = if arguments.report_only { Ran::default() } else { make_phases(&study, &arguments)? };
     for failed in &ran.failed {
         let error = as_called(&plain(&failed.error.to_string()));
         eprintln!("error: arm `{}`, seed {}: {error}", failed.arm, failed.seed);
@@ -72,12 +75,9 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         println!("with --report-only it writes the page of what is finished");
         return Ok(());
     }
-    let findings = Findings::of(&study, &study.runs()?)?;
-    let made = Made {
-        command: study.command(),
-        machine: machine(),
-        version: concat!("burnish ", env!("BURNISH_VERSION")).to_owned(),
-    };
+    let findings = Findings::of(&study, &Standing::of(&study)?, arguments.draft)?;
+    let made =
+        Made { command: study.command(), machine: machine(), version: VERSION.to_owned(), registration };
     let written = findings.write(&study, &made)?;
     println!("\n{}\n", findings.headline_table());
     for warning in &findings.warnings {
@@ -92,32 +92,79 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     }
 }
 
-fn say_plan(study: &Study, runs: &[ArmRun]) {
-    println!("{}: {} runs, {} side by side", study.title, runs.len(), study.jobs);
+/// The runs that are planned, phase by phase, and the size of the study.
+fn say_plan(study: &Study, only: Option<&str>) -> Done {
+    println!("{}: {} side by side", study.title, study.jobs);
     for arm in &study.arms {
         let changes = if arm.set.is_empty() { "the recipe as it is".to_owned() } else { arm.set.join("  ") };
         println!("{:24} {changes}", arm.name);
     }
     println!();
-    for run in runs {
-        let state = match run.state {
-            State::New => "to run",
-            State::Begun => "to go on with",
-            State::Finished => "finished",
-        };
-        println!("{:14} {}", state, run.dir().display());
+    let standing = Standing::of(study)?;
+    let is_meant = |name: &str| only.is_none_or(|only| only == name);
+    for run in standing.runs().filter(|run| is_meant(&run.name)) {
+        println!("{:14} {}", said(run.state), run.dir().display());
+    }
+    // What runs after the grid has its settings only then.
+    let later = if standing.reported.is_empty() { &study.arms[..] } else { &[] };
+    for at in 0..study.seeds.len() {
+        for arm in later.iter().filter(|arm| is_meant(&arm.name)) {
+            let Some(seed) = arm.seeds.get(at) else { continue };
+            let dir = study.dir_of(Phase::Reported(None), arm, *seed);
+            println!("{:14} {}", said(study.state_of(Phase::Reported(None), arm, *seed)), dir.display());
+        }
+    }
+    println!();
+    for line in Size::of(study, &standing)?.lines(study) {
+        println!("{line}");
+    }
+    Ok(())
+}
+
+fn said(state: State) -> &'static str {
+    match state {
+        State::New => "to run",
+        State::Begun => "to go on with",
+        State::Finished => "finished",
     }
 }
 
-fn make_runs(study: &Study, runs: &[ArmRun], jobs: usize) -> Result<Ran, Box<dyn std::error::Error>> {
-    let open = runs.iter().filter(|run| run.state != State::Finished).count();
-    println!("{}: {} runs, of which {open} are to be made", study.title, runs.len());
-    if open == 0 {
-        return Ok(Ran::default());
-    }
+/// Makes the runs of one phase after the other, until one can't be finished or the disease is not there.
+fn make_phases(study: &Study, arguments: &Arguments) -> Result<Ran, Box<dyn std::error::Error>> {
+    let jobs = arguments.jobs.map_or(study.jobs, usize::from);
     let stop = Stop::default();
-    signals::listen(stop.clone(), signals::Work::Training)?;
-    if !study::make_stages(runs, &mut Progress::new(), &stop)? {
+    let mut is_listening = false;
+    loop {
+        let standing = Standing::of(study)?;
+        let mut runs = standing.current().to_vec();
+        if let Some(name) = &arguments.only {
+            runs.retain(|run| run.name == *name);
+        }
+        let open = runs.iter().filter(|run| !run.is_finished()).count();
+        if open == 0 {
+            return Ok(Ran::default());
+        }
+        if !is_listening {
+            signals::listen(stop.clone(), signals::Work::Training)?;
+            is_listening = true;
+        }
+        let ran = make_runs(study, &runs, open, jobs, &stop)?;
+        if ran.is_stopped || ran.refused.is_some() || !ran.failed.is_empty() {
+            return Ok(ran);
+        }
+    }
+}
+
+fn make_runs(
+    study: &Study,
+    runs: &[ArmRun],
+    open: usize,
+    jobs: usize,
+    stop: &Stop,
+) -> Result<Ran, Box<dyn std::error::Error>> {
+    let phase = runs.first().map_or("", |run| run.phase.name());
+    println!("{}, {phase}: {} runs, of which {open} are to be made", study.title, runs.len());
+    if !study::make_stages(runs, &mut Progress::new(), stop)? {
         return Ok(Ran { is_stopped: true, ..Ran::default() });
     }
     let (begun, start) = (AtomicUsize::new(0), Instant::now());
@@ -138,7 +185,7 @@ fn make_runs(study: &Study, runs: &[ArmRun], jobs: usize) -> Result<Ran, Box<dyn
             Box::new(Prefixed { prefix: format!("{} seed {}", run.name, run.seed) })
         }
     };
-    Ok(study::run(runs, jobs, &study.metrics, &stop, &watch_of))
+    Ok(study::run(runs, jobs, &study.named_metrics(), stop, &watch_of))
 }
 
 /// Prints the important events, with the name of the run in front.
