@@ -399,7 +399,7 @@ fn arms_are_tuned_alike_on_other_tasks_and_every_seed_begins_anew() {
         );
         let best = usize::from(means[1] > means[0]);
         assert_eq!(tuned["best"], best);
-        let rate = f64::from(recipe(&scratch, &format!("runs/rates/{arm}/seed-2")).optimizer.learning_rate);
+        let rate = recipe(&scratch, &format!("runs/rates/{arm}/seed-2")).optimizer.learning_rate;
         assert!((rate - [1e-3, 1e-2][best]).abs() < 1e-9, "{rate}");
     }
     // A seed has its own tasks and its own start; the arms share them.
