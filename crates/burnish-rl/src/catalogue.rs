@@ -151,7 +151,7 @@ pub const SELECTORS: &[Entry<dyn Selector>] = &[
 ];
 
 /// Whether an update is applied: `gate.gate`.
-pub const GATES: &[Entry<dyn Gate>] = &[gate::<gate::Dgg>()];
+pub const GATES: &[Entry<dyn Gate>] = &[gate::<gate::Dgg>(), gate::<gate::RandomStop>()];
 
 /// How rollouts are sampled: `plan.plan`.
 pub const PLANS: &[Entry<dyn RolloutPlan>] = &[

@@ -494,7 +494,7 @@ fn what_is_wrong_with_a_claim_is_said_before_anything_starts() {
     for (study, parts) in [
         (without("[study.disease]"), &["study.disease", "is missing"][..]),
         (without("[study.tuning]"), &["study.tuning", "is missing", "none"]),
-        (CLAIM.replace("role = \"method\"\n", ""), &["study.toml:33", "role", "\"ablation\""]),
+        (CLAIM.replace("role = \"method\"\n", ""), &["study.toml:31", "role", "\"ablation\""]),
         (CLAIM.replace("\"method\"", "\"control\""), &["study.claim.contrasts", "nothing to compare"]),
         (CLAIM.replace("spread = 0.02", "spread = -1"), &["study.toml:17", "above 0"]),
         (

@@ -18,10 +18,9 @@
 //! `‖g‖_F ≤ C·mean(ρ)`, `C = √2·max|A|·max‖h‖`, and the divergence `χ² = mean(ρ²) - 1` is at least `(‖g‖_F / C)² - 1`.
 //!
 //! **Conventions.** A `z` that is not finite counts as +∞: the gate closes for every `τ` below ∞. Before there are
-//! statistics there is no `z`, and the gate is open. A number that is not finite does not enter the statistics.
+//! statistics there is no `z`, and the gate is open unless `τ = -∞`. A number that is not finite does not enter the statistics.
 //!
-//! **Reduces to.** `τ = "inf"`: every use is applied. `τ = "-inf"` and `warmup = 0`: only the first is (with
-//! `statistics = "reuse"`, from the second batch on). Both to the bit. With a falling learning rate, mind that the
+//! **Reduces to.** `τ = "inf"`: every use is applied. `τ = "-inf"` and `warmup = 0`: only the first is. Both to the bit. With a falling learning rate, mind that the
 //! schedule counts applied updates, but is as long as if all were applied.
 //!
 //! **Differs from the paper.** The paper watches the head only; `signal` puts another number under the same rule: the
@@ -30,10 +29,11 @@
 //!
 //! **Reconstructed.** That only applied updates enter the statistics; the form of the statistics: weights `decay^age`,
 //! so that `decay = 1` gives Welford's over all updates, and a smaller one an average that is right from the first
-//! value on; `decay = 0.99`, `warmup = 20` updates; that `g_before` of a batch's first use is the last `g` of the batch
-//! before; `τ = 0.5`, the middle one of the paper's three; that for every signal it is a rise that counts.
-//! `statistics = "reuse"` is another reading: only changes between two uses of one batch enter `μ` and `s`. With small
-//! batches the change from batch to batch is larger than those, and hides them.
+//! value on; `decay = 0.99`; `warmup = 8` updates, two batches of four uses, so that a short run is gated too; `τ = 0.5`,
+//! the middle one of the paper's three; that for every signal it is a rise that counts; that only changes between two
+//! uses of one batch enter `μ` and `s` (`statistics = "reuse"`). With small batches the change from batch to batch is
+//! larger than those and hides them: with `statistics = "all"`, where `g_before` of a batch's first use is the last `g`
+//! of the batch before, the gate never closed in our runs.
 //!
 //! **References.** "When to Stop Reusing", arXiv:2605.19425. The running variance: West 1979, "Updating mean and
 //! variance estimates: an improved method".
@@ -79,9 +79,9 @@ impl Signal {
 #[serde(rename_all = "snake_case")]
 pub enum Statistics {
     /// Those between any two successive applied updates, also from one batch to the next.
-    #[default]
     All,
     /// Those between two uses of one batch.
+    #[default]
     Reuse,
 }
 
@@ -94,9 +94,9 @@ pub struct Dgg {
     /// `τ`, in standard deviations; `"inf"` never closes, `"-inf"` always does. Default: 0.5.
     #[serde(with = "infinite")]
     pub tau: f64,
-    /// Which changes enter `μ` and `s`. Default: `all`.
+    /// Which changes enter `μ` and `s`. Default: `reuse`.
     pub statistics: Statistics,
-    /// How many updates are applied before the gate may close. Default: 20.
+    /// How many updates are applied before the gate may close. Default: 8.
     pub warmup: u64,
     /// What the weight of a change is multiplied by with each later change; 1 weighs all alike. Default: 0.99.
     pub decay: f64,
@@ -112,8 +112,8 @@ impl Default for Dgg {
         Dgg {
             signal: Signal::HeadGradNorm,
             tau: 0.5,
-            statistics: Statistics::All,
-            warmup: 20,
+            statistics: Statistics::Reuse,
+            warmup: 8,
             decay: 0.99,
             epsilon: 1e-8,
             seen: Seen::default(),
@@ -187,7 +187,8 @@ impl Gate for Dgg {
         let change = level - self.seen.before.unwrap_or(level);
         let counts = self.statistics == Statistics::All || reuse >= 2;
         let score = self.seen.score(change, self.epsilon).filter(|_| counts);
-        let stands_out = score.is_some_and(|score| score > self.tau);
+        // Always closing needs no statistics.
+        let stands_out = score.map_or(counts && self.tau == f64::NEG_INFINITY, |score| score > self.tau);
         let is_open = reuse < 2 || self.seen.updates < self.warmup || !stands_out;
         if is_open && change.is_finite() {
             if counts {

@@ -3,6 +3,7 @@
 
 mod dgg;
 mod infinite;
+mod random_stop;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,6 +14,7 @@ use crate::catalogue::{GATES, choice, no_settings};
 use crate::fact::Need;
 
 pub use dgg::{Dgg, Signal};
+pub use random_stop::RandomStop;
 
 /// `[gate]`: which gate, and its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -61,7 +61,7 @@ proptest! {
         decay in prop::sample::select(vec![1.0, 0.99, 0.7]),
     ) {
         // Every use is a first one, so every update is applied.
-        let mut gate = dgg(json!({ "decay": decay, "epsilon": 1e-3 }));
+        let mut gate = dgg(json!({ "statistics": "all", "decay": decay, "epsilon": 1e-3 }));
         let proposals: Vec<(usize, f64)> = norms.iter().map(|norm| (1, *norm)).collect();
         let found = rulings(&mut *gate, &proposals);
         prop_assert_eq!(found[0], (true, None));
@@ -100,7 +100,7 @@ proptest! {
         norms in prop::collection::vec(0.01f64..3.0, 3..20),
         leap in 100.0f64..1e6,
     ) {
-        let mut gate = dgg(json!({ "tau": 1.0, "warmup": 0 }));
+        let mut gate = dgg(json!({ "statistics": "all", "tau": 1.0, "warmup": 0 }));
         for norm in &norms {
             prop_assert!(gate.rule(1, &head(*norm)).is_open);
         }
@@ -238,9 +238,15 @@ proptest! {
 
 #[test]
 fn before_there_are_statistics_and_in_the_warm_up_every_use_is_made() {
-    let mut gate = dgg(json!({ "tau": "-inf", "warmup": 0 }));
+    let mut gate = dgg(json!({ "tau": -1e300, "warmup": 0 }));
     // Even a second use, where it comes first.
     assert_eq!(rulings(&mut *gate, &[(2, 1.0), (2, 1.0)]), [(true, None), (false, Some(0.0))]);
+    // A gate that always closes needs none.
+    let mut gate = dgg(json!({ "tau": "-inf", "warmup": 0 }));
+    assert_eq!(
+        rulings(&mut *gate, &[(2, 1.0), (1, 1.0), (2, 1.0)]),
+        [(false, None), (true, None), (false, None)]
+    );
     let mut gate = dgg(json!({ "tau": "-inf", "warmup": 7 }));
     assert_eq!(reused(&mut *gate, 4, 4, |_| 1.0), [4, 3, 1, 1]);
 }
@@ -249,7 +255,7 @@ fn before_there_are_statistics_and_in_the_warm_up_every_use_is_made() {
 fn what_is_not_finite_closes_the_gate_unless_tau_is_infinite_and_is_not_remembered() {
     for wrong in [f64::NAN, f64::INFINITY] {
         for tau in [json!(1e300), json!(0.5), json!("-inf")] {
-            let mut gate = dgg(json!({ "tau": tau, "warmup": 0 }));
+            let mut gate = dgg(json!({ "statistics": "all", "tau": tau, "warmup": 0 }));
             rulings(&mut *gate, &[(1, 1.0), (1, 2.0)]);
             let before = gate.state();
             assert_eq!(rulings(&mut *gate, &[(2, wrong)]), [(false, Some(f64::INFINITY))]);
@@ -257,7 +263,7 @@ fn what_is_not_finite_closes_the_gate_unless_tau_is_infinite_and_is_not_remember
             assert_eq!(rulings(&mut *gate, &[(1, wrong)]), [(true, Some(f64::INFINITY))]);
             assert_eq!(gate.state(), before);
         }
-        let mut gate = dgg(json!({ "tau": "inf", "warmup": 0 }));
+        let mut gate = dgg(json!({ "statistics": "all", "tau": "inf", "warmup": 0 }));
         rulings(&mut *gate, &[(1, wrong), (1, 1.0), (1, 2.0)]);
         assert_eq!(rulings(&mut *gate, &[(2, wrong)]), [(true, Some(f64::INFINITY))]);
         assert!(rulings(&mut *gate, &[(2, 2.0)])[0].1.is_some_and(f64::is_finite));
@@ -270,7 +276,7 @@ fn what_is_not_finite_closes_the_gate_unless_tau_is_infinite_and_is_not_remember
 fn false_alarms_of_a_calm_series_are_as_many_as_a_normal_variable_has() {
     for (tau, expected) in [(0.1, 0.460), (0.5, 0.309), (1.0, 0.159), (3.0, 0.001_35)] {
         for decay in [0.99, 1.0] {
-            let mut gate = dgg(json!({ "tau": tau, "decay": decay }));
+            let mut gate = dgg(json!({ "statistics": "all", "tau": tau, "decay": decay }));
             let mut random = Stream::new(7);
             let (mut alarms, count) = (0.0, 20_000);
             for at in 0..count + 200 {
@@ -303,6 +309,34 @@ fn a_norm_that_leaps_with_reuse_ends_the_reuse_and_nothing_else_does() {
 }
 
 #[test]
+fn stopping_at_random_makes_as_many_uses_as_the_geometric_distribution_says() {
+    let with = |chance: f64| {
+        GateConfig { gate: "random_stop".into(), config: json!({ "chance": chance }) }.build().unwrap()
+    };
+    let mut random = Stream::new(5);
+    let mut uses = |gate: &mut dyn Gate| -> f64 {
+        let batches = 20_000;
+        let of_batch = |_| {
+            let mut rule = |reuse: &usize| {
+                let proposal = Proposal { grad_norm: random.normal().exp(), ..Proposal::default() };
+                gate.rule(*reuse, &proposal).is_open
+            };
+            (1..=4).take_while(|reuse| rule(reuse)).count()
+        };
+        (0..batches).map(of_batch).sum::<usize>() as f64 / f64::from(batches)
+    };
+    for chance in [0.1f64, 0.5, 0.9] {
+        let expected = (1.0 - (1.0 - chance).powi(4)) / chance;
+        let found = uses(&mut *with(chance));
+        assert!((found - expected).abs() < 0.03, "{chance}: {found} for {expected}");
+    }
+    assert_eq!((uses(&mut *with(0.0)), uses(&mut *with(1.0))), (4.0, 1.0));
+    let wrong = GateConfig { gate: "random_stop".into(), config: json!({ "chance": 1.5 }) };
+    assert!(wrong.complete().unwrap_err().to_string().contains("config.chance: must be from 0 to 1"));
+    assert!(with(0.5).restore(&json!({})).unwrap_err().to_string().contains("random_stop"));
+}
+
+#[test]
 fn every_signal_watches_its_own_number() {
     let calm = Proposal { head_grad_norm: 1.0, grad_norm: 1.0, kl: 1.0, clip_fraction: 1.0, entropy: 1.0 };
     let leaps = [
@@ -314,7 +348,7 @@ fn every_signal_watches_its_own_number() {
     ];
     for (signal, _) in leaps {
         for (leaping, leap) in leaps {
-            let mut gate = dgg(json!({ "signal": signal, "warmup": 0 }));
+            let mut gate = dgg(json!({ "statistics": "all", "signal": signal, "warmup": 0 }));
             gate.rule(1, &calm);
             assert_eq!(gate.rule(2, &leap).is_open, signal != leaping, "{signal} and {leaping}");
         }
