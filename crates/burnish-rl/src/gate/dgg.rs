@@ -20,9 +20,8 @@
 //! **Conventions.** A `z` that is not finite counts as +∞: the gate closes for every `τ` below ∞. Before there are
 //! statistics there is no `z`, and the gate is open unless `τ = -∞`. A number that is not finite does not enter the statistics.
 //!
-//! **Reduces to.** `τ = "inf"`: every use is applied. `τ = "-inf"` and `warmup = 0`: only the first is. Both to the bit;
-//! with a falling learning rate, which follows the uses that were planned, the second needs one minibatch and no warm-up
-//! of the learning rate.
+//! **Reduces to.** `τ = "inf"`: every use is applied. `τ = "-inf"` and `warmup = 0`: only the first is. Both to the bit.
+//! With a falling learning rate, mind that the schedule counts applied updates, but is as long as if all were applied.
 //!
 //! **Differs from the paper.** The paper watches the head only; `signal` puts another number under the same rule: the
 //! paper's baselines. With tied embeddings, `g` is the part that comes from the head. For a head that is frozen or has

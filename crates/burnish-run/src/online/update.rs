@@ -32,13 +32,11 @@ pub(super) fn update(
     let order = seed(Purpose::Shuffle, step);
     for epoch in 0..train.epochs as u64 {
         let parts = split(&batch.group_sizes, train.minibatches, order, epoch);
-        for (part, indices) in (0..).zip(&parts) {
+        for indices in &parts {
             let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();
             let chance = seed(Purpose::Objective, learner.updates());
             let totals = totals(&minibatch, samples, parts.len(), recipe.rollout.tokens_max, chance);
-            // A schedule ends with the run, however many updates a gate drops.
-            let planned = ((step * train.epochs as u64) + epoch) * train.minibatches as u64 + part;
-            let lr = lr(if gate.is_some() { planned } else { learner.updates() });
+            let lr = lr(learner.updates());
             let Some(gate) = gate.as_deref_mut() else {
                 let update = learner.update(&minibatch, objective, &totals, lr, None)?;
                 updates.add(&update, lr, None);
