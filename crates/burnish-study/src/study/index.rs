@@ -17,10 +17,10 @@ const HEAD: &str = "\
 # Results
 
 What was claimed and tested: one line for each comparison that a claim is about. *Supported* and *contradicted*: the
-difference is on the side that was claimed, or on the other (p below 5 %, corrected for the comparisons of the claim). *Not
-seen* says nothing about effects below the smallest detectable one. *Not testable here*: what the method is said to mend was
-not wrong at this scale. Ablations, controls and everything else that was measured are on the pages, which say what was run
-and how to read the numbers. All policies are tiny: nothing here is a claim about large ones.
+difference is on the side that was claimed, or on the other (p below 5 %, corrected for the comparisons of the claim).
+*Not seen* says nothing about effects below the smallest detectable one. *Not testable here*: what the method is said
+to mend was not wrong at this scale. Ablations, controls and everything else that was measured are on the pages, which
+say what was run and how to read the numbers. All policies are tiny: nothing here is a claim about large ones.
 ";
 
 const TABLE: &str = "
@@ -38,8 +38,8 @@ Several settings side by side, with intervals. They claim nothing.
 const EARLIER: &str = "
 ## Earlier pages, whose verdicts are withdrawn
 
-They were made before a study had to show that there is something to mend, to tune all arms alike and to give each seed its
-own start, some of them from code that was not committed. Each page begins with what it would take.
+They were made before a study had to show that there is something to mend, to tune all arms alike and to give each
+seed its own start, some of them from code that was not committed. Each page begins with what it would take.
 
 ";
 
