@@ -171,11 +171,9 @@ impl Numbers {
         if may_be_of_others || self.term(term).is_some() {
             return None;
         }
-        if let Some((Fold::At(step), _)) = called {
-            if let Some(known) = self.metrics.get(metric) {
-                let steps: Vec<String> = known.keys().map(u64::to_string).collect();
-                return Some(format!("names `{metric}` at step {step}; it is there at {}", steps.join(", ")));
-            }
+        if let (Some((Fold::At(step), _)), Some(known)) = (called, self.metrics.get(metric)) {
+            let steps: Vec<String> = known.keys().map(u64::to_string).collect();
+            return Some(format!("names `{metric}` at step {step}; it is there at {}", steps.join(", ")));
         }
         let mut known: Vec<String> = self.metrics.keys().cloned().collect();
         if called.is_none() {
