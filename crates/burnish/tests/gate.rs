@@ -4,6 +4,7 @@
 
 mod common;
 
+use burnish_train::schedule::{Decay, Schedule, Warmup};
 use common::Scratch;
 use serde_json::Value;
 
@@ -33,13 +34,16 @@ fn of(rows: &[Value], name: &str) -> Vec<f64> {
     rows.iter().filter_map(|row| row[name].as_f64()).collect()
 }
 
+/// How many steps are compared.
+const STEPS: usize = 6;
+
 #[track_caller]
 fn assert_same_learning(scratch: &Scratch, one: &str, other: &str, without: &[&str]) {
     for file in ["model.safetensors", "trainer/trainer.safetensors"] {
         let of = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/{file}"));
         assert!(of(one) == of(other), "{file} of {one} differs from that of {other}");
     }
-    assert_eq!(metrics(scratch, one, without), metrics(scratch, other, without));
+    assert_eq!(metrics(scratch, one, without)[..STEPS], metrics(scratch, other, without)[..STEPS]);
     let updates = |dir: &str| {
         let record = scratch.read(&format!("{dir}/checkpoints/step_6/trainer/trainer.json"));
         serde_json::from_slice::<Value>(&record).unwrap()["updates"].clone()
@@ -75,6 +79,28 @@ fn a_gate_that_never_opens_again_is_single_use_and_one_that_never_closes_is_plai
     assert!(
         norms.len() == 6 && norms.iter().all(|norm| *norm >= 0.0) && norms.iter().any(|norm| *norm > 0.0)
     );
+}
+
+/// A schedule is as long as if every update were made. So single use has the same one if it is to run for as many steps
+/// as there are updates: six steps of three uses are compared with the first six of eighteen steps of one.
+#[test]
+fn what_a_gate_drops_does_not_bring_a_falling_learning_rate_forward() {
+    let scratch = Scratch::with_policy();
+    for (name, decay) in [("linear", Decay::Linear), ("cosine", Decay::Cosine)] {
+        let schedule = format!("optimizer.schedule={name}");
+        let [single, closed] = ["single", "closed"].map(|uses| format!("{uses}-{name}"));
+        run(&scratch, &single, &["train.epochs=1", "train.max_steps=18", &schedule]);
+        let gate = "gate={gate=\"dgg\", config={tau=\"-inf\", warmup=0}}";
+        run(&scratch, &closed, &["train.epochs=3", gate, &schedule]);
+        assert_same_learning(&scratch, &closed, &single, &["gate/", "head_grad_norm", "tokens/forward"]);
+
+        let rows = metrics(&scratch, &closed, &[]);
+        assert_eq!(of(&rows, "gate/closed"), [1.0; STEPS], "two uses of every batch are dropped");
+        let schedule = Schedule { peak: 1e-3, warmup: Warmup::Steps(2), decay, steps: 18, final_share: 0.0 };
+        let rates: Vec<f64> = (0..STEPS as u64).map(|made| schedule.lr(made)).collect();
+        assert!(rates[2..].is_sorted_by(|before, after| before > after), "it falls: {rates:?}");
+        assert_eq!(of(&rows, "learning_rate"), rates);
+    }
 }
 
 #[test]

@@ -4,25 +4,22 @@
 
 mod common;
 
-use burnish_core::{Episode, Source, StopReason};
-use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
-use common::{Scratch, timeless_metrics};
+use std::sync::Arc;
 
-const CHAINS: &str = "env={id=\"chains\", tasks=40, config={steps={min=2,max=2}}}";
+use burnish_core::{Episode, Source, StopReason, Trace};
+use burnish_model::Loading;
+use burnish_rl::LossConfig;
+use burnish_run::LoadedPolicy;
+use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
+use burnish_train::adamw::AdamwConfig;
+use burnish_train::checkpoint::Checkpoint;
+use burnish_train::{PassConfig, Sample, Trainer, TrainerConfig, accumulate, totals};
+use common::{CHAINS, Scratch, as_before, timeless_metrics};
+use serde_json::Value;
+
 const GROUP: usize = 4;
 
-/// A scratch directory with a tiny policy that has seen chains.
-fn scratch() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.write("sft.toml", common::TINY_SFT);
-    scratch.write("grpo.toml", common::TINY_GRPO);
-    let demonstrations = "data.demonstrations=[{env=\"chains\", tasks=300, config={steps={min=2,max=2}}}]";
-    let shorter = ["train.max_steps=40", "checkpoint.every=0", "eval.tasks=0"];
-    scratch.burnish(&[&["sft", "sft.toml", CHAINS, demonstrations][..], &shorter].concat()).succeeds();
-    scratch
-}
-
-/// Runs it with `overrides`, and returns the metrics without times.
+/// Trains the policy that has seen chains with `overrides`, and returns the metrics without times.
 fn run(scratch: &Scratch, name: &str, overrides: &[&str]) -> Vec<String> {
     let dir = format!("run.dir=runs/{name}");
     let fixed = [
@@ -49,7 +46,7 @@ fn tokens_of(episode: &Episode, source: Source) -> usize {
 
 #[test]
 fn a_plan_that_does_nothing_changes_no_bit() {
-    let scratch = scratch();
+    let scratch = Scratch::with_policy_of_chains();
     let plain = run(&scratch, "plain", &[]);
     let weights = |name: &str| scratch.read(&format!("runs/{name}/checkpoints/step_3/model.safetensors"));
     for (name, overrides) in [
@@ -78,7 +75,7 @@ fn a_plan_that_does_nothing_changes_no_bit() {
 
 #[test]
 fn hints_are_read_at_first_withdrawn_over_the_run_and_never_evaluated_or_trained_on() {
-    let scratch = scratch();
+    let scratch = Scratch::with_policy_of_chains();
     run(&scratch, "lang", &["plan.plan=lang", "train.max_steps=4", "eval.every=1"]);
     let mut hinted = Vec::new();
     for step in 1..=4 {
@@ -106,6 +103,50 @@ fn hints_are_read_at_first_withdrawn_over_the_run_and_never_evaluated_or_trained
     assert!(hinted[3] < hinted[0] / 2, "{hinted:?}");
 }
 
+/// Groups are switched off by what they do in a step, so the first step of a run has hints. For its second step to begin
+/// where a run without a plan is then, it gets that run's weights, and its groups are switched off by hand.
+#[test]
+fn a_run_with_all_groups_of_languages_off_goes_on_as_grpo_to_the_bit() {
+    let scratch = Scratch::with_policy_of_chains();
+    let steps = ["train.max_steps=1", "checkpoint.every=1", "eval.tasks=0", "optimizer.schedule=constant"];
+    run(&scratch, "grpo", &steps);
+    run(&scratch, "off", &[&steps[..], &["plan={plan=\"lang\", config={decay=\"constant\"}}"]].concat());
+    let hinted = |step: u64| {
+        let episodes = stored(&scratch, "off", step, EpisodeKind::Train);
+        episodes.iter().map(|stored| tokens_of(&stored.episode, Source::Hint)).sum::<usize>()
+    };
+    assert!(hinted(1) > 0, "a plan that never hints proves nothing");
+
+    let file = |name: &str, step: u64, file: &str| format!("runs/{name}/checkpoints/step_{step}/{file}");
+    // The earlier form, whose files can be exchanged.
+    ["grpo", "off"].iter().for_each(|name| as_before(&scratch.path(&file(name, 1, ""))));
+    for tensors in ["model.safetensors", "trainer.safetensors"] {
+        scratch.write(&file("off", 1, tensors), scratch.read(&file("grpo", 1, tensors)));
+    }
+    let record = file("off", 1, "trainer.json");
+    let mut saved: Value = serde_json::from_slice(&scratch.read(&record)).unwrap();
+    let groups = saved["state"]["stage"]["plan"].as_object_mut().unwrap();
+    assert!(!groups.is_empty());
+    groups.values_mut().for_each(|known| known["is_off"] = true.into());
+    scratch.write(&record, serde_json::to_vec(&saved).unwrap());
+
+    for name in ["grpo", "off"] {
+        scratch.burnish(&["train", "--resume", &format!("runs/{name}"), "train.max_steps=3"]).succeeds();
+    }
+    assert_eq!((hinted(2), hinted(3)), (0, 0));
+    for step in [2, 3] {
+        let of = |name: &str| -> Vec<_> {
+            let episodes = stored(&scratch, name, step, EpisodeKind::Train).into_iter();
+            episodes.map(|stored| (stored.episode, stored.reward, stored.advantage)).collect()
+        };
+        assert!(of("off") == of("grpo"), "step {step}");
+    }
+    for tensors in ["model.safetensors", "trainer/trainer.safetensors"] {
+        let [off, grpo] = ["off", "grpo"].map(|name| scratch.read(&file(name, 3, tensors)));
+        assert!(off == grpo, "{tensors}");
+    }
+}
+
 /// Rows in four languages, with worked reasoning; three rows per language.
 fn spoken_rows() -> String {
     let texts = [
@@ -127,7 +168,7 @@ fn spoken_rows() -> String {
 /// Two steps teach nothing; the test is whether the plan finds in rows all that it needs.
 #[test]
 fn rows_are_hinted_in_their_own_language_and_their_levels_are_told_apart() {
-    let scratch = scratch();
+    let scratch = Scratch::with_policy_of_chains();
     scratch.write("rows.jsonl", spoken_rows());
     let env = "env={id=\"rows\", tasks=10, config={path=\"rows.jsonl\", columns={prompt=\"question\", answer=\"answer\"}, \
                verifier=\"number\", language_key=\"language\", reasoning_key=\"work\", rewards=[\"all\"]}}";
@@ -170,7 +211,7 @@ fn rows_are_hinted_in_their_own_language_and_their_levels_are_told_apart() {
 
 #[test]
 fn a_draft_is_sampled_once_a_group_credited_by_itself_and_read_by_every_answer() {
-    let scratch = scratch();
+    let scratch = Scratch::with_policy_of_chains();
     let template = "template=\"{prompt} {draft} {prompt}\"";
     for (name, config, is_shown) in [
         ("skip", format!("draft_tokens=5, {template}"), true),
@@ -219,9 +260,141 @@ fn a_draft_is_sampled_once_a_group_credited_by_itself_and_read_by_every_answer()
     }
 }
 
+/// The traces of all drafts of two steps; in evaluations a draft is with the answer that read it.
+fn drafted(scratch: &Scratch, name: &str) -> Vec<Trace> {
+    let mut drafts = Vec::new();
+    for step in [1, 2] {
+        let trained = stored(scratch, name, step, EpisodeKind::Train).into_iter();
+        let upstream = trained.filter(|stored| stored.episode.rollout == GROUP);
+        drafts.extend(upstream.map(|mut draft| draft.episode.traces.remove(0)));
+        let evaluated = stored(scratch, name, step, EpisodeKind::Eval).into_iter();
+        drafts.extend(evaluated.map(|mut stored| stored.episode.traces.remove(1)));
+    }
+    drafts
+}
+
+#[test]
+fn a_draft_has_no_more_tokens_than_it_may_have_and_no_more_than_an_answer_has() {
+    const HOUSEHOLD: &str = "env={id=\"household\", tasks=40}";
+    let scratch = Scratch::with_policy_of_chains();
+    for (env, draft_tokens, tokens_max) in
+        [(CHAINS, 1, 8), (CHAINS, 4, 8), (CHAINS, 999, 8), (HOUSEHOLD, 20, 24)]
+    {
+        let plan = format!("plan={{plan=\"skpo\", config={{draft_tokens={draft_tokens}}}}}");
+        let answers = format!("rollout.tokens_max={tokens_max}");
+        let name = format!("{draft_tokens}");
+        let fixed = ["rollout.turns_max=3", "reward.overlong_buffer.length=0", "advantage.estimator=skpo"];
+        let more = [&*plan, &answers, "train.max_steps=2", "eval.every=1", "eval.draft=true", env];
+        run(&scratch, &name, &[&fixed[..], &more].concat());
+        let drafts = drafted(&scratch, &name);
+        assert_eq!(drafts.len(), 2 * (4 + 8), "a draft for each task");
+        let lengths: Vec<usize> = drafts.iter().map(Trace::sampled_tokens).collect();
+        assert_eq!(lengths.iter().max(), Some(&draft_tokens.min(tokens_max)), "{env}: {lengths:?}");
+        // Where an episode has several answers, a draft is one of them, even if it ended before its bound.
+        let turns = |draft: &Trace| -> Vec<StopReason> {
+            draft.nodes().iter().filter_map(|node| node.sampled.as_ref()).map(|own| own.stop).collect()
+        };
+        assert!(drafts.iter().all(|draft| turns(draft).len() == 1), "{env}");
+        assert!(
+            draft_tokens == 1 || drafts.iter().any(|draft| turns(draft) == [StopReason::EndToken]),
+            "{env}"
+        );
+        let trained = stored(&scratch, &name, 1, EpisodeKind::Train);
+        let answers = trained.iter().filter(|stored| stored.episode.rollout < GROUP);
+        let longest = answers.map(|stored| stored.episode.sampled_tokens()).max();
+        assert!(longest >= Some(tokens_max), "answers are not bound by it: {longest:?}");
+    }
+}
+
+/// Adam's first moment after its first update is a tenth of the gradient.
+fn gradient_of_first_update(scratch: &Scratch, name: &str) -> Vec<f32> {
+    let checkpoint = Checkpoint::open(&scratch.path(&format!("runs/{name}/checkpoints/step_1"))).unwrap();
+    let mut model = LoadedPolicy::load(checkpoint.path(), &Loading::default()).unwrap();
+    let model = Arc::make_mut(&mut model.model);
+    let adamw = AdamwConfig::default();
+    let mut trainer =
+        Trainer::new(model, TrainerConfig { adamw, grad_norm_max: None, pass: PassConfig::new(8192) });
+    checkpoint.restore(model, &mut trainer).unwrap();
+    assert_eq!(trainer.updates(), 1);
+    let moment = trainer.adamw().exp_avg().to_host().unwrap();
+    moment.iter().map(|value| value / (1.0 - adamw.beta1) as f32).collect()
+}
+
+/// What a trace of one answer teaches if the tokens of the answer have this advantage, and those before it none.
+fn lesson(trace: &Trace, advantage: f64) -> Sample {
+    let branch = trace.branches().remove(0);
+    let answer = trace.nodes().last().unwrap();
+    let read = branch.ids.len() - answer.ids.len();
+    Sample {
+        loss_mask: (0..branch.ids.len()).map(|at| at >= read).collect(),
+        advantages: vec![advantage as f32; branch.ids.len()],
+        ids: branch.ids,
+        model_logprobs: branch.model_logprobs,
+        sampled_logprobs: branch.sampled_logprobs,
+        temperatures: branch.temperatures,
+        ..Sample::default()
+    }
+}
+
+/// With `u` the draft of a task `x`, and `y` an answer: gradient goes to `u` after `x`, by what the draft is worth, and
+/// to `y` after `x` and `u`, by what the answer is worth. The copy of `u` that an answer reads gets none.
+#[test]
+fn a_draft_learns_from_what_follows_an_answer_from_its_siblings_and_a_copy_of_a_draft_from_nothing() {
+    let scratch = Scratch::with_policy_of_chains();
+    let start = LoadedPolicy::load(&scratch.path("tiny/checkpoints/step_40"), &Loading::default()).unwrap();
+    let gradient = |samples: &[Sample]| {
+        let (objective, totals) =
+            (LossConfig::default().build().unwrap(), totals(samples, samples, 1, 48, 0));
+        let mut found = start.model.params.zeros_like();
+        let pass = PassConfig::new(8192);
+        accumulate(&start.model, samples, &*objective, &totals, pass, &mut found).unwrap();
+        found
+    };
+    for (name, config) in [("skip", "draft_tokens=5"), ("on", "draft_tokens=5, skip=false")] {
+        let plan = format!("plan={{plan=\"skpo\", config={{{config}}}}}");
+        let credit = ["advantage.estimator=skpo", "advantage.config.upstream_normalisation=identity"];
+        let once = ["train.epochs=1", "train.minibatches=1", "train.max_steps=1"];
+        let more = [&*plan, "optimizer.max_grad_norm=0", "eval.tasks=0"];
+        run(&scratch, name, &[&more[..], &credit, &once].concat());
+        let episodes = stored(&scratch, name, 1, EpisodeKind::Train);
+        let (answers, drafts) = episodes.split_at(4 * GROUP);
+        let mut lessons = Vec::new();
+        for (answers, draft) in answers.chunks(GROUP).zip(drafts) {
+            let rewards: Vec<f64> = answers.iter().map(|answer| answer.reward.unwrap()).collect();
+            let mean = |rewards: &[f64]| rewards.iter().sum::<f64>() / rewards.len() as f64;
+            let from_mean: Vec<f64> = rewards.iter().map(|reward| reward - mean(&rewards)).collect();
+            let squares: f64 = from_mean.iter().map(|distance| distance * distance).sum();
+            let std = (squares / (GROUP - 1) as f64).sqrt();
+            for (answer, distance) in answers.iter().zip(from_mean) {
+                lessons.push(lesson(&answer.episode.traces[0], distance / (std + 1e-4)));
+            }
+            // Nothing was played before, so the draft is compared with the prior of one half.
+            let clamped: Vec<f64> = rewards.iter().map(|reward| reward.clamp(0.0, 1.0)).collect();
+            lessons.push(lesson(&draft.episode.traces[0], mean(&clamped) - 0.5));
+        }
+        let found = gradient_of_first_update(&scratch, name);
+        let apart = |samples: &[Sample]| {
+            let expected = gradient(samples);
+            let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|own| own * own).sum::<f32>();
+            let distance = squares(&mut expected.iter().zip(&found).map(|(own, found)| own - found));
+            (distance / squares(&mut expected.iter().copied())).sqrt()
+        };
+        assert!(apart(&lessons) < 1e-5, "{name}: {}", apart(&lessons));
+        // Both parts are felt: without one of them, the gradient is another.
+        for is_draft in [true, false] {
+            let mut without = lessons.clone();
+            let group = without.chunks_mut(GROUP + 1);
+            let (answers, drafts): (Vec<_>, Vec<_>) = group.map(|group| group.split_at_mut(GROUP)).unzip();
+            let silent = if is_draft { drafts } else { answers };
+            silent.into_iter().flatten().for_each(|lesson| lesson.advantages.fill(0.0));
+            assert!(apart(&without) > 0.03, "{name}, {is_draft}: {}", apart(&without));
+        }
+    }
+}
+
 #[test]
 fn a_task_is_played_in_both_directions_and_both_are_one_group() {
-    let scratch = scratch();
+    let scratch = Scratch::with_policy_of_chains();
     // One step and small numbers, so that some answers are right. The reference is needed.
     let easy = "env={id=\"chains\", tasks=40, config={steps={min=1,max=1}, values={min=1,max=3}}}";
     let fixed = [easy, "eval.tasks=0", "reward.overlong_buffer.length=0", "train.max_steps=2"];
@@ -273,7 +446,7 @@ fn a_task_is_played_in_both_directions_and_both_are_one_group() {
 
 #[test]
 fn both_directions_are_refused_where_there_is_no_other() {
-    let scratch = scratch();
+    let scratch = Scratch::with_policy_of_chains();
     let plan = "plan.plan=dgpo";
     let train = ["train", "grpo.toml", "policy.path=tiny/checkpoints/step_40", plan];
     scratch.burnish(&train).fails_with(&["plan", "mapf-frozenlake", "turned round"]);
@@ -283,7 +456,7 @@ fn both_directions_are_refused_where_there_is_no_other() {
 
 #[test]
 fn an_evaluation_says_which_right_answers_lead_back() {
-    let scratch = scratch();
+    let scratch = Scratch::with_policy_of_chains();
     let easy = "env={id=\"chains\", tasks=40, config={steps={min=1,max=1}, values={min=1,max=3}}}";
     let more = "eval.extra=[{name=\"boards\", env=\"mapf-frozenlake\", config={agents=2, sizes={2={share=1.0, hole_ratio=0.0, \
                 wait_ratio=0.0}}}, tasks=2}]";
@@ -320,7 +493,7 @@ fn an_evaluation_says_which_right_answers_lead_back() {
 
 #[test]
 fn dense_credit_goes_on_from_every_cut_of_every_answer() {
-    let scratch = scratch();
+    let scratch = Scratch::with_policy_of_chains();
     let easy = "env={id=\"chains\", tasks=40, config={steps={min=1,max=1}, values={min=1,max=3}}}";
     let fixed = [easy, "eval.tasks=0", "reward.overlong_buffer.length=0", "train.max_steps=2"];
     let with = |name: &str, advantage: &str| run(&scratch, name, &[&fixed[..], &[advantage]].concat());
@@ -345,7 +518,7 @@ fn dense_credit_goes_on_from_every_cut_of_every_answer() {
 
 #[test]
 fn dense_credit_is_refused_where_an_answer_is_not_bare() {
-    let scratch = scratch();
+    let scratch = Scratch::with_policy_of_chains();
     let train = [
         "train",
         "grpo.toml",
@@ -363,7 +536,7 @@ fn dense_credit_is_refused_where_an_answer_is_not_bare() {
 
 #[test]
 fn what_is_rethought_goes_on_with_the_ids_that_were_sampled_and_both_stretches_are_trained() {
-    let scratch = scratch();
+    let scratch = Scratch::with_policy_of_chains();
     run(&scratch, "plain", &["train.max_steps=1"]);
     run(
         &scratch,
@@ -392,7 +565,7 @@ fn what_is_rethought_goes_on_with_the_ids_that_were_sampled_and_both_stretches_a
 
 #[test]
 fn members_that_taught_something_are_trained_on_again_and_a_resumed_run_has_them() {
-    let scratch = scratch();
+    let scratch = Scratch::with_policy_of_chains();
     let replay = "replay={replay=\"ssr\", config={buffer=1.0}}";
     // The learning rate must not depend on the length of the run.
     let every = ["checkpoint.every=2", "checkpoint.keep=3", "optimizer.schedule=constant"];

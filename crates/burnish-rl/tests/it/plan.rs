@@ -3,7 +3,9 @@
 use crate::common::task;
 use burnish_core::Task;
 use burnish_rl::catalogue::PLANS;
-use burnish_rl::plan::{Beginning, Decay, Outcome, PlanConfig, Played, Request, Role, RolloutPlan, Start};
+use burnish_rl::plan::{
+    Beginning, Decay, Outcome, Plain, PlanConfig, Played, Request, Role, RolloutPlan, Start,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -68,6 +70,24 @@ fn a_group_is_switched_off_for_good_and_by_itself() {
     (0..20).for_each(|_| observe(&mut *lang, &[("high", 0, 4)]));
     assert_eq!((hint(&*lang, "high", 0.5), low(&*lang)), (0.0, 0.375));
     assert_eq!(hint(&*lang, "never seen", 0.0), 1.0);
+}
+
+#[test]
+fn with_all_groups_off_it_asks_for_what_is_asked_for_without_a_plan() {
+    let groups = ["high", "mid", "low"];
+    for decay in ["cosine", "linear", "exponential", "constant"] {
+        let mut lang = plan("lang", json!({ "decay": decay, "alpha": 0.0, "tau": 1.0 }));
+        let differs = |lang: &dyn RolloutPlan, group: &str, progress: f64| {
+            let task = Task { labels: language(group), ..task("x") };
+            let played = Played { task: &task, rollouts: 4, progress, seed: 1, episodes: &[] };
+            (0..3).any(|wave| lang.wave(&played, wave) != Plain.wave(&played, wave))
+        };
+        assert!(groups.iter().all(|group| differs(&*lang, group, 0.0) && differs(&*lang, group, 0.99)));
+        observe(&mut *lang, &groups.map(|group| (group, 2, 2)));
+        for progress in [0.0, 0.5, 0.99] {
+            assert!(!groups.iter().any(|group| differs(&*lang, group, progress)), "{decay} at {progress}");
+        }
+    }
 }
 
 #[test]

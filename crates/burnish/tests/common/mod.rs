@@ -117,6 +117,9 @@ every = 2
 keep = 9
 "#;
 
+/// An environment in which a plan can put words into the policy's mouth, and a teacher can be told something.
+pub const CHAINS: &str = "env={id=\"chains\", tasks=40, config={steps={min=2,max=2}}}";
+
 /// A scratch directory.
 pub struct Scratch {
     dir: tempfile::TempDir,
@@ -134,6 +137,23 @@ impl Scratch {
         scratch.write("sft.toml", TINY_SFT);
         scratch.write("grpo.toml", TINY_GRPO);
         scratch.burnish(&["sft", "sft.toml"]).succeeds();
+        scratch
+    }
+
+    /// A scratch directory with a tiny policy that has seen [`CHAINS`], in `tiny/checkpoints/step_40`, and the same
+    /// recipes.
+    pub fn with_policy_of_chains() -> Self {
+        let scratch = Scratch::new();
+        scratch.write("sft.toml", TINY_SFT);
+        scratch.write("grpo.toml", TINY_GRPO);
+        let demonstrations =
+            "data.demonstrations=[{env=\"chains\", tasks=300, config={steps={min=2,max=2}}}]";
+        // Long enough for the prompts of other environments.
+        let longer = "policy.new.max_position_embeddings=1024";
+        let shorter = ["train.max_steps=40", "checkpoint.every=0", "eval.tasks=0"];
+        scratch
+            .burnish(&[&["sft", "sft.toml", CHAINS, demonstrations, longer][..], &shorter].concat())
+            .succeeds();
         scratch
     }
 
