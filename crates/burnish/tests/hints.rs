@@ -108,11 +108,11 @@ fn the_hint_of_a_study_without_runs_makes_them() {
     let scratch = scratch();
     scratch.write(
         "my study.toml",
-        "[study]\nid = \"s\"\ntitle = \"S\"\nclaim = \"C.\"\nrecipe = \"grpo.toml\"\nset = [\"train.max_steps=1\"]\n\
-         baseline = \"a\"\ndir = \"runs\"\nresults = \"results\"\nseeds = 1\n[[arms]]\nname = \"a\"\n[[arms]]\nname = \"b\"\n",
+        "[study]\nid = \"s\"\ntitle = \"S\"\nquestion = \"C?\"\nrecipe = \"grpo.toml\"\nset = [\"train.max_steps=1\"]\n\
+         dir = \"runs\"\nresults = \"results\"\nseeds = 1\n[[arms]]\nname = \"a\"\nrole = \"baseline\"\n[[arms]]\nname = \"b\"\n",
     );
     let dir = format!("study.dir={NAME}");
-    let none = run(&scratch, &["study", "my study.toml", "--report-only", &dir]);
+    let none = run(&scratch, &["study", "my study.toml", "--draft", "--report-only", &dir]);
     assert!(said(&none).contains("no finished run"), "{}", said(&none));
     assert!(paste(&scratch, &none, " --dry-run").contains(&format!("{NAME}/a/seed-1")));
 }

@@ -242,10 +242,9 @@ fn a_study_makes_the_stages_that_its_arms_share_once_and_first() {
 [study]
 id = "staged"
 title = "Stages"
-claim = "A longer first stage helps."
+question = "Does a longer first stage help?"
 recipe = "grpo.toml"
 set = ["eval.tasks=6", "policy.from.set=[\"eval.tasks=6\"]"]
-baseline = "short"
 dir = "study"
 results = "results"
 seeds = 2
@@ -253,6 +252,7 @@ jobs = 2
 
 [[arms]]
 name = "short"
+role = "baseline"
 
 [[arms]]
 name = "fast"
@@ -263,20 +263,22 @@ name = "long"
 set = ["policy.from.set=[\"eval.tasks=6\", \"train.max_steps=8\"]"]
 "#,
     );
-    let said = scratch.burnish(&["study", "study.toml"]).succeeds().stdout();
-    assert_eq!(stages(&scratch, "runs/cache", "sft-").len(), 2, "{said}");
-    assert_eq!(said.matches("making the policy to start from").count(), 2, "{said}");
+    let said = scratch.burnish(&["study", "study.toml", "--draft"]).succeeds().stdout();
+    // Two lengths, each for two seeds.
+    assert_eq!(stages(&scratch, "runs/cache", "sft-").len(), 4, "{said}");
+    assert_eq!(said.matches("making the policy to start from").count(), 4, "{said}");
     let (last, first) = (said.rfind("making the policy").unwrap(), said.find("run 1 of 6").unwrap());
     assert!(last < first, "{said}");
     let start =
         |arm: &str, seed: u64| scratch.read(&format!("study/{arm}/seed-{seed}/start/model.safetensors"));
-    assert!(start("short", 1) == start("fast", 2) && start("short", 1) != start("long", 1));
+    assert!(start("short", 1) == start("fast", 1) && start("short", 1) != start("long", 1));
+    assert!(start("short", 1) != start("short", 2), "each seed has its own");
 
     // The same study accepts its runs. If a stage differs, they belong to another study.
     assert!(scratch.burnish(&["study", "study.toml", "--dry-run"]).succeeds().stdout().contains("finished"));
     let sft = String::from_utf8(scratch.read("sft.toml")).unwrap();
     scratch.write("sft.toml", sft.replace("seed = 3", "seed = 4"));
-    scratch.burnish(&["study", "study.toml"]).fails_with(&[
+    scratch.burnish(&["study", "study.toml", "--draft"]).fails_with(&[
         "study/short/seed-1",
         "`policy.from.hash`",
         "move it",

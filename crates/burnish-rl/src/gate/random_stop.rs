@@ -16,6 +16,8 @@
 //!
 //! **Reduces to.** `chance = 0`: every use is applied. `chance = 1`: only the first is. Both to the bit.
 //!
+//! **Differs from the paper.** There is none.
+//!
 //! **References.** None: it is ours.
 
 use burnish_core::rng::{bits, uniform};
