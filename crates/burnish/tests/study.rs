@@ -511,7 +511,7 @@ fn what_is_wrong_with_a_claim_is_said_before_anything_starts() {
             CLAIM.replace("at(eval/success, 1)", "at(eval/success)"),
             &["study.toml:21", "takes a metric and a number"],
         ),
-        (CLAIM.replace("[1e-3, 1e-2]", "[1e-3]"), &["study.toml:25", "two or more"]),
+        (CLAIM.replace("[1e-3, 1e-2]", "[1e-3]"), &["study.toml:23", "two or more"]),
         (CLAIM.replace("[1e-3, 1e-2]", "[1e-3, -1]"), &["arm `four`", "optimizer.learning_rate=-1"]),
         (CLAIM.replace("seeds = [201, 202]", "seeds = [1, 202]"), &["study.toml:10", "has 1", "fresh seeds"]),
         (CLAIM.replace("seeds = [201, 202]", "none = \"no time\""), &["study.tuning", "either `grid`"]),
