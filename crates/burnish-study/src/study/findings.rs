@@ -23,7 +23,7 @@ const SIGNIFICANT: f64 = 0.05;
 /// The results of a study.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Findings {
-    /// See [`FORMAT`].
+    /// The version of the data.
     pub format: u32,
     /// The stem of the study's file names.
     pub id: String,
