@@ -190,6 +190,11 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
         can_diverge || !recipe.metrics.weight_divergence,
         "needs `train.method = \"grpo\"` and a policy that is given and trained whole, without `policy.lora`",
     )?;
+    ranges.holds(
+        "metrics.teacher_agreement",
+        (train_is_grpo(recipe) && recipe.teacher.is_some()) || !recipe.metrics.teacher_agreement,
+        "needs `train.method = \"grpo\"` and a `[teacher]`",
+    )?;
     check_policy(recipe, source)?;
     trainer::check(recipe, source)?;
     complete_environments(recipe, source, what)

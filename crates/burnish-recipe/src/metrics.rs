@@ -17,11 +17,18 @@ pub struct MetricsSection {
     /// Log how far the weights have moved since the start of the run (GRPO). This keeps a copy of the starting
     /// weights.
     pub weight_divergence: bool,
+    /// Log how often the policy would have made the teacher's choice. Teacher and policy read each sample once more.
+    pub teacher_agreement: bool,
 }
 
 impl Default for MetricsSection {
     fn default() -> Self {
-        MetricsSection { tensorboard: true, names: Names::default(), weight_divergence: false }
+        MetricsSection {
+            tensorboard: true,
+            names: Names::default(),
+            weight_divergence: false,
+            teacher_agreement: false,
+        }
     }
 }
 

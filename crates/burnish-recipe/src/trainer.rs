@@ -45,7 +45,7 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
 }
 
 /// Tables and keys that need the weights here, and what could be used instead.
-fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 10] {
+fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 11] {
     let policy = &recipe.policy;
     [
         ("engine", recipe.engine.is_some(), "the server that trains samples as well; leave `[engine]` out"),
@@ -85,6 +85,11 @@ fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 10] {
             "metrics.weight_divergence",
             recipe.metrics.weight_divergence,
             "the weights are not here; `loss.beta` measures how far the policy has moved (`kl`)",
+        ),
+        (
+            "metrics.teacher_agreement",
+            recipe.metrics.teacher_agreement,
+            "it compares likeliest tokens, and a server tells the log-probs of those that were sampled",
         ),
     ]
 }

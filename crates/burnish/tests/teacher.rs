@@ -32,18 +32,27 @@ fn prompts(scratch: &Scratch, name: &str) -> Vec<Vec<u32>> {
 fn a_teacher_that_is_the_policy_says_what_the_policy_says_and_one_that_knows_more_does_not() {
     let scratch = Scratch::with_policy();
     let plain = run(&scratch, "plain", &["loss.beta=0", "train.max_steps=1"]);
-    let copy = [&OPD[..], &["teacher.path=tiny/checkpoints/step_120"]].concat();
+    let agreement = "metrics.teacher_agreement=true";
+    let copy = [&OPD[..], &["teacher.path=tiny/checkpoints/step_120", agreement]].concat();
     let copied = run(&scratch, "copy", &copy);
     let kl = |row: &Value| row["teacher_kl"].as_f64().unwrap();
     // The same weights that sampled: the only difference is the rounding in another batch.
     assert!(kl(&copied[0]).abs() < 1e-4 && copied[0]["grad_norm"].as_f64().unwrap() < 1e-2, "{}", copied[0]);
-    let told = run(&scratch, "told", &[&OPD[..], &["teacher.context=demonstration"]].concat());
+    let choices =
+        |row: &Value| ["same_choice", "choice_unlikely"].map(|name| row[format!("teacher/{name}")].as_f64());
+    assert_eq!(choices(&copied[0]), [Some(1.0), Some(0.0)]);
+    let told = run(&scratch, "told", &[&OPD[..], &["teacher.context=demonstration", agreement]].concat());
     assert!(kl(&told[0]).abs() > 1e-3, "{}", told[0]);
+    let [same, unlikely] = choices(&told[0]).map(Option::unwrap);
+    assert!(same > 0.0 && same < 1.0 && unlikely > 0.0 && unlikely <= 1.0 - same, "{}", told[0]);
     assert!(told[0]["grad_norm"].as_f64().unwrap() > 0.0);
     // The teacher is told the answer, but the policy reads and samples the same as without a teacher.
     assert_eq!(prompts(&scratch, "told"), prompts(&scratch, "plain"));
     assert_eq!(told[0]["reward"], plain[0]["reward"]);
     assert_eq!(told[0]["tokens/total"], plain[0]["tokens/total"]);
+    scratch
+        .burnish(&["train", "grpo.toml", agreement, "--dry-run"])
+        .fails_with(&["metrics.teacher_agreement", "`[teacher]`"]);
 }
 
 /// One update on the episodes of each step, by GRPO unless told otherwise; the first one is not of a warm-up, whose

@@ -276,6 +276,16 @@ pub const METRICS: &[Metric] = &[
         "1",
         "the same of one layer with all that is in it",
     ),
+    metric(
+        "teacher/same_choice",
+        "share",
+        "scored tokens at which the teacher's likeliest token is the policy's too (where `metrics.teacher_agreement` is on)",
+    ),
+    metric(
+        "teacher/choice_unlikely",
+        "share",
+        "scored tokens at which the policy gives the teacher's likeliest token less than 5 %",
+    ),
     metric("step_time", "s", "wall time of the step, without evaluation and saving")
         .verl("timing_s/step")
         .prime_rl("time/step"),

@@ -1,6 +1,7 @@
 //! The facts that parts need, and their providers. A provider is one file and one line of [`PROVIDERS`]. The step
 //! knows no provider by name, and no provider knows who needs its facts.
 
+mod agreement;
 mod continuations;
 mod critic;
 mod drift;

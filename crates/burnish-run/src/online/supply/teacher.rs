@@ -14,6 +14,7 @@ use burnish_rl::fact::{Need, TEACHER};
 use burnish_tensor::Device;
 use burnish_train::{Sample, score, score_hidden, score_top};
 
+use super::agreement::{self, agreement};
 use super::{Groups, Kind, Made, Making, Provider, Step};
 use crate::RunError;
 use crate::policy::LoadedPolicy;
@@ -170,7 +171,13 @@ impl Provider for Teacher {
                 own.sample.target = Some(target);
             }
         }
-        Ok(Values::new())
+        if !step.recipe.metrics.teacher_agreement {
+            return Ok(Values::new());
+        }
+        let policy = &step.learner.here()?.policy.model;
+        let theirs = score_top(self.model.as_ref().unwrap_or(policy), &samples, 1, tokens_max)?;
+        let own = groups.bare_samples();
+        Ok(agreement(&theirs, &score_top(policy, &own, agreement::TOP, tokens_max)?))
     }
 }
 
