@@ -471,6 +471,8 @@ fn what_is_tested_stands_in_a_commit_before_the_first_run_and_does_not_change() 
     let page = text(&scratch, "docs/results/rates.md");
     assert!(page.contains(&format!("Planned in commit {commit}, before the first run")), "{page}");
     assert!(page.contains("not testable here") && !page.contains("A draft"), "{page}");
+    let draft = ["study", "study.toml", "--draft"];
+    scratch.burnish(&draft).fails_with(&["holds a study with a plan", "`study.dir=DIR`"]);
     scratch.write("study.toml", CLAIM);
     git(&scratch, &["commit", "-q", "-a", "-m", "afterwards"]);
     let changed = ["the plan has changed since the first run", "test.disease.gauges", "runs/rates/plan.json"];

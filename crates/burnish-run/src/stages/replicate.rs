@@ -66,3 +66,48 @@ fn collect(stages: &[super::Stage], files: &mut Vec<PathBuf>) {
         collect(&stage.before, files);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burnish_recipe::Source;
+
+    #[test]
+    fn a_seed_changes_every_stage_of_a_chain_and_holds_out_the_same_tasks_in_all_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, start: &str, method: &str| {
+            let path = dir.path().join(name);
+            let text = format!(
+                "[run]\ndir = \"x\"\nseed = 7\n[policy]\n{start}\n[env]\nid = \"countdown\"\n[train]\nmethod = \"{method}\"\n\
+                 max_steps = 1\n"
+            );
+            let data = "[[data.demonstrations]]\nenv = \"countdown\"\ntasks = 5\n";
+            std::fs::write(&path, if method == "sft" { text + data } else { text }).unwrap();
+            path
+        };
+        let from =
+            |path: &std::path::Path| format!("from = {{ recipe = {path:?}, set = [\"eval.tasks=9\"] }}");
+        let first = write("first.toml", "path = \"p\"", "sft");
+        let second = write("second.toml", &from(&first), "sft");
+        let run = write("run.toml", &from(&second), "grpo");
+        let replicated = |seed| {
+            let mut recipe = Recipe::resolve(&Source::read(&run, &[]).unwrap()).unwrap();
+            replicate(&mut recipe, seed).unwrap();
+            recipe
+        };
+        let chain = |seed| {
+            let mut recipes = vec![replicated(seed)];
+            while let Some(from) = recipes.last().and_then(|recipe| recipe.policy.from.clone()) {
+                recipes.push(Recipe::read(&from.recipe, &from.set).unwrap());
+            }
+            recipes
+        };
+        let (three, four) = (chain(3), chain(4));
+        let seeds = |chain: &[Recipe]| chain.iter().map(|recipe| recipe.run.seed).collect::<Vec<_>>();
+        assert_eq!(seeds(&three), [3, 7 + 3 * STAGE_STRIDE, 7 + 3 * STAGE_STRIDE]);
+        assert_eq!(seeds(&four), [4, 7 + 4 * STAGE_STRIDE, 7 + 4 * STAGE_STRIDE]);
+        assert!(three.iter().all(|recipe| recipe.eval.seed == three[0].eval.seed));
+        assert_eq!(four[0].eval.seed, three[0].eval.seed + 1);
+        assert!(three[1..].iter().all(|recipe| recipe.eval.tasks == 9), "what a stage was changed in stays");
+    }
+}

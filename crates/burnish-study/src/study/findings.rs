@@ -418,6 +418,7 @@ pub(super) mod tests {
             prompt_too_long: 0,
             unscored: 0,
             is_judged: true,
+            tasks: 40,
             curve: vec![(0, 0.1), (4, success)],
             budget: Budget { generated, forward_backward: 2.0, seconds: 3.0, ..Budget::default() },
             numbers: numbers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),

@@ -36,6 +36,9 @@ pub struct Measured {
     /// Whether any task of the last evaluation could be judged.
     #[serde(skip)]
     pub is_judged: bool,
+    /// Tasks of the last evaluation that count.
+    #[serde(skip)]
+    pub tasks: usize,
     /// Held-out success by steps done; reward if that is the headline.
     pub curve: Vec<(u64, f64)>,
     /// What training used.
@@ -104,6 +107,7 @@ impl Measured {
             prompt_too_long: summary.prompt_too_long,
             unscored: summary.unscored,
             is_judged: summary.leading().is_some(),
+            tasks: summary.tasks,
             numbers: numbers.into_iter().map(|(name, number)| (name.to_owned(), number.value)).collect(),
             curve,
             budget: Budget {

@@ -83,7 +83,7 @@ missed. *Not testable here*: what the method is said to mend was not wrong, so n
 of the claim are judged; of 20 other differences that are not there, one interval is expected to leave out 0.";
 
 fn head(findings: &Findings, study: &Study, made: &Made) -> String {
-    let tasks = study.arms[study.baseline].recipe.eval.tasks;
+    let tasks = findings.arms.iter().flat_map(|arm| &arm.runs).map(|run| run.tasks).max().unwrap_or(0);
     let set = if study.set.is_empty() { String::new() } else { format!(" with {}", quoted(&study.set)) };
     let mut lines = vec![format!(
         "Made by `{}` with {} on {}: {} of {} runs, {tasks} held-out tasks for each seed, base recipe `{}`{set}.",

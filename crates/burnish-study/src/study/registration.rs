@@ -64,6 +64,22 @@ impl Registration {
         Ok(registration)
     }
 
+    /// Refuses a draft in the folder of a study with a plan: its runs would count as planned ones.
+    ///
+    /// # Errors
+    /// If there is a plan.
+    pub fn refuse_draft(study: &Study) -> Result<(), RunError> {
+        if !study.dir.join(FILE).is_file() {
+            return Ok(());
+        }
+        Err(RunError::Refused(format!(
+            "{}: `{}` holds a study with a plan ({FILE}), and the runs of a draft would be taken for its own: give the \
+             draft another folder, `study.dir=DIR`",
+            study.file.display(),
+            study.dir.display()
+        )))
+    }
+
     fn read(study: &Study, file: &Path) -> Result<Self, RunError> {
         let text = std::fs::read_to_string(file).map_err(FileError::on("read", file))?;
         let there: Registration = serde_json::from_str(&text)

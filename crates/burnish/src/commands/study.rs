@@ -58,9 +58,11 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         return say_plan(&study, arguments.only.as_deref());
     }
     const VERSION: &str = concat!("burnish ", env!("BURNISH_VERSION"));
-    let registration = match arguments.draft {
-        true => None,
-        false => Some(Registration::of(&study, VERSION)?),
+    let registration = if arguments.draft {
+        Registration::refuse_draft(&study)?;
+        None
+    } else {
+        Some(Registration::of(&study, VERSION)?)
     };
     let ran = if arguments.report_only { Ran::default() } else { make_phases(&study, &arguments)? };
     for failed in &ran.failed {
