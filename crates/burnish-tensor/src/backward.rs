@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::{
-    Adapter, Buffer, GradientsMut, HeadShape, HeadTerm, Layout, Param, Params, Rope, Tape, TokenScores, Var,
+    Adapter, Buffer, GradientsMut, HeadShape, HeadTerm, Layout, Norm, Param, Params, Rope, Tape, TokenScores,
+    Var,
     data::Data,
     flat::Sink,
+    host_op::{HostOp, Operand},
     ops::{self, attention, attention_backward, head_loss::HeadLoss, linear, low_rank, rope::Turn, scores},
     parallel,
     tape::{ScoresRecord, Softmax},
@@ -17,13 +19,14 @@ pub(crate) enum Op<'p> {
     Embed { table: Param, ids: Vec<u32> },
     Linear { x: Var, weight: Param, bias: Option<Param> },
     LowRank { y: usize, x: Var, inner: Data, adapter: Adapter, keys: Option<Arc<[u64]>> },
-    RmsNorm { x: Var, inverse_rms: Data, weight: Param },
+    RmsNorm { x: Var, inverse_rms: Data, norm: Norm },
     Rope { x: usize, cols: usize, head_dim: usize, rope: Arc<Rope>, positions: Arc<[u32]> },
     Attention { q: Var, k: Var, v: Var, out: Var, log_sums: Data, shape: HeadShape, layout: Arc<Layout> },
     Swiglu { gate: Var, up: Var },
     SwigluLinear { gate: Var, up: Var, gated: usize, weight: Param, bias: Option<Param> },
     Add { a: usize, b: usize },
     Gather { x: usize, x_rows: usize, cols: usize, rows: Vec<u32> },
+    OnHost { op: HostOp, operands: Vec<Operand> },
     Checkpoint { x: Var, run: Run<'p> },
 }
 
@@ -225,16 +228,11 @@ impl<'p> Flow<'_, 'p> {
                 self.low_rank(&x, inner.host(), adapter, keys.as_deref(), &d);
                 self.add(y, d);
             }
-            Op::RmsNorm { x, inverse_rms, weight } => {
+            Op::RmsNorm { x, inverse_rms, norm } => {
                 let mut d = Arc::unwrap_or_clone(d);
-                let d_weight = weight.gradient(self.grads);
-                ops::norm::backward(
-                    x.data(),
-                    inverse_rms.host(),
-                    self.tape.params.get(weight),
-                    &mut d,
-                    d_weight,
-                );
+                let factors = norm.factors(self.tape.params);
+                let d_weight = norm.weight.gradient(self.grads);
+                ops::norm::backward(x.data(), inverse_rms.host(), &factors, &mut d, d_weight);
                 self.add(x.slot, Arc::new(d));
             }
             Op::Rope { x, cols, head_dim, rope, positions } => {
@@ -276,6 +274,7 @@ impl<'p> Flow<'_, 'p> {
                 ops::embed::backward(&mut d_x, cols, &rows, &d);
                 self.add(x, Arc::new(d_x));
             }
+            Op::OnHost { op, operands } => self.on_host(&op, operands, &d),
             Op::Checkpoint { x, run } => {
                 let mut again = self.tape.part(true);
                 let input = again.share(&x);
@@ -317,6 +316,24 @@ impl<'p> Flow<'_, 'p> {
             adapter.drop_out(&mut d_x, keys);
         }
         self.add(x.slot, Arc::new(d_x));
+    }
+
+    fn on_host(&mut self, op: &HostOp, operands: Vec<Operand>, d: &[f32]) {
+        let of_op = op.params();
+        let params: Vec<_> = of_op.iter().map(|&param| self.params().elements(param).widened()).collect();
+        let params: Vec<&[f32]> = params.iter().map(|values| &**values).collect();
+        let mut d_params: Vec<_> = of_op.iter().map(|&param| self.factor_gradient(param)).collect();
+        let values: Vec<&[f32]> =
+            operands.iter().filter_map(|x| x.data.as_ref()).map(|data| &**data.host()).collect();
+        let gradients = op.backward(&values, &params, d, &mut d_params);
+        for (param, own) in of_op.iter().zip(d_params) {
+            if let (Some(sum), Some(own)) = (param.gradient(self.grads), own) {
+                parallel::add(sum, &own);
+            }
+        }
+        for (operand, d) in operands.into_iter().zip(gradients) {
+            self.add(operand.slot, Arc::new(d));
+        }
     }
 
     /// A buffer for the gradient of a small factor, because the parts of both factors in the flat buffer can't be

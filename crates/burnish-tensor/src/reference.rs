@@ -1,6 +1,6 @@
 //! Every operation again, as plain scalar loops in f64: the definition that the kernels are tested against.
 
-use crate::{HeadShape, Layout, Vocab};
+use crate::{DeltaShape, HeadShape, Layout, Vocab};
 
 pub(crate) fn embed(table: &[f64], cols: usize, ids: &[u32]) -> Vec<f64> {
     ids.iter().flat_map(|&id| table[id as usize * cols..][..cols].to_vec()).collect()
@@ -54,6 +54,51 @@ pub(crate) fn swiglu(gate: &[f64], up: &[f64]) -> Vec<f64> {
     gate.iter().zip(up).map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up).collect()
 }
 
+pub(crate) fn sigmoid(x: &[f64]) -> Vec<f64> {
+    x.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect()
+}
+
+pub(crate) fn sigmoid_gate(x: &[f64], gate: &[f64]) -> Vec<f64> {
+    x.iter().zip(sigmoid(gate)).map(|(x, gate)| x * gate).collect()
+}
+
+pub(crate) fn unit_heads(x: &[f64], head_dim: usize, scale: f64) -> Vec<f64> {
+    let unit = |head: &[f64]| {
+        let length = (head.iter().map(|x| x * x).sum::<f64>() + 1e-6).sqrt();
+        head.iter().map(|x| scale * x / length).collect::<Vec<f64>>()
+    };
+    x.chunks_exact(head_dim).flat_map(unit).collect()
+}
+
+pub(crate) fn log_decay(x: &[f64], a_log: &[f64], dt_bias: &[f64]) -> Vec<f64> {
+    let channels = dt_bias.len() / a_log.len();
+    let of = |(at, x): (usize, &f64)| {
+        let column = at % dt_bias.len();
+        -a_log[column / channels].exp() * (x + dt_bias[column]).exp().ln_1p()
+    };
+    x.iter().enumerate().map(of).collect()
+}
+
+/// Weight `[C, taps]`.
+pub(crate) fn short_conv(x: &[f64], weight: &[f64], taps: usize, layout: &Layout) -> Vec<f64> {
+    let cols = weight.len() / taps;
+    let mut out = Vec::new();
+    for row in 0..layout.rows() {
+        let visible = visible(layout, row);
+        for column in 0..cols {
+            let z: f64 = visible
+                .iter()
+                .rev()
+                .take(taps)
+                .enumerate()
+                .map(|(back, &row)| weight[column * taps + taps - 1 - back] * x[row * cols + column])
+                .sum();
+            out.push(z / (1.0 + (-z).exp()));
+        }
+    }
+    out
+}
+
 /// The rows that `row` sees, in the order of its sequence.
 pub(crate) fn visible(layout: &Layout, row: usize) -> Vec<usize> {
     let mut segment = layout.segments().iter().position(|segment| segment.rows().contains(&row)).unwrap();
@@ -87,6 +132,47 @@ pub(crate) fn attention(q: &[f64], k: &[f64], v: &[f64], shape: HeadShape, layou
         }
     }
     out
+}
+
+/// Operands of a delta rule, named and shaped as [`crate::DeltaRows`].
+#[derive(Clone)]
+pub(crate) struct Delta {
+    pub(crate) q: Vec<f64>,
+    pub(crate) k: Vec<f64>,
+    pub(crate) v: Vec<f64>,
+    pub(crate) log_decay: Vec<f64>,
+    pub(crate) beta: Vec<f64>,
+}
+
+/// The recurrence, row by row: the output, and the state after each segment.
+pub(crate) fn delta_rule(x: &Delta, shape: DeltaShape, layout: &Layout) -> (Vec<f64>, Vec<Vec<f64>>) {
+    let DeltaShape { key_heads, value_heads, key_dim, value_dim } = shape;
+    let channels = x.log_decay.len() / x.beta.len().max(1);
+    let mut out = vec![0.0; x.v.len()];
+    let mut finals: Vec<Vec<f64>> = Vec::new();
+    for segment in layout.segments() {
+        let mut states = segment.parent.map_or(vec![0.0; shape.state_len()], |parent| finals[parent].clone());
+        for row in segment.rows() {
+            for (head, s) in states.chunks_exact_mut(key_dim * value_dim).enumerate() {
+                let of_key = (row * key_heads + head / (value_heads / key_heads)) * key_dim;
+                let at = row * value_heads + head;
+                for c in 0..key_dim {
+                    let log = x.log_decay[at * channels + if channels == 1 { 0 } else { c }];
+                    s[c * value_dim..][..value_dim].iter_mut().for_each(|s| *s *= log.exp());
+                }
+                for j in 0..value_dim {
+                    let held: f64 = (0..key_dim).map(|c| x.k[of_key + c] * s[c * value_dim + j]).sum();
+                    let write = x.beta[at] * (x.v[at * value_dim + j] - held);
+                    for c in 0..key_dim {
+                        s[c * value_dim + j] += x.k[of_key + c] * write;
+                        out[at * value_dim + j] += x.q[of_key + c] * s[c * value_dim + j];
+                    }
+                }
+            }
+        }
+        finals.push(states);
+    }
+    (out, finals)
 }
 
 /// Log-probs of the targets and entropies.

@@ -1,13 +1,14 @@
 //! Runs operations forward and, on request, records how to run them backward.
 
 mod head_rows;
+mod linear_attention;
 
 use std::sync::Arc;
 
 #[cfg(any(test, feature = "cuda"))]
 use crate::cuda::tape::{Gpu, Scored};
 use crate::{
-    Adapter, Buffer, Layout, Param, Params, Prepacked, Rope, Var, Vocab, Weight, Workers,
+    Adapter, Buffer, Layout, Norm, Param, Params, Prepacked, Rope, Var, Vocab, Weight, Workers,
     backward::Op,
     data::{Data, dispatch},
     ops::{
@@ -304,14 +305,16 @@ impl<'p> Tape<'p> {
     }
 
     /// Root-mean-square norm over groups of `weight.len()` neighbouring columns: the whole row, or each head if the
-    /// weight is as long as a head.
-    pub fn rms_norm(&mut self, x: &Var, weight: Param, eps: f32) -> Var {
-        assert!(x.cols.is_multiple_of(weight.len()), "rows of {} are not groups of {}", x.cols, weight.len());
-        let (data, inverse_rms) = dispatch!(self, |gpu| gpu.rms_norm(&x.data, weight, eps), {
-            let (data, inverse_rms) = ops::norm::forward(x.data.host(), self.params.get(weight), eps);
+    /// weight is as long as a head. A [`Norm`] may add 1 to its weight.
+    pub fn rms_norm(&mut self, x: &Var, norm: impl Into<Norm>, eps: f32) -> Var {
+        let norm = norm.into();
+        let width = norm.weight.len();
+        assert!(x.cols.is_multiple_of(width), "rows of {} are not groups of {width}", x.cols);
+        let (data, inverse_rms) = dispatch!(self, |gpu| gpu.rms_norm(&x.data, norm, eps), {
+            let (data, inverse_rms) = ops::norm::forward(x.data.host(), &norm.factors(self.params), eps);
             (data.into(), inverse_rms.into())
         });
-        self.push(x.rows, x.cols, data, || Op::RmsNorm { x: x.clone(), inverse_rms, weight })
+        self.push(x.rows, x.cols, data, || Op::RmsNorm { x: x.clone(), inverse_rms, norm })
     }
 
     /// Rotary position embedding of each head of `x` `[T, heads · head_dim]`, row `i` at `positions[i]`. In place

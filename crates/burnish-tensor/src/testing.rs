@@ -1,6 +1,9 @@
 //! Helpers for the tests of this crate.
 
 use burnish_core::rng::Stream;
+use proptest::prelude::*;
+
+use crate::{Layout, Segment};
 
 /// Numbers in `[-1, 1)`.
 pub(crate) fn random(seed: u64, len: usize) -> Vec<f32> {
@@ -50,4 +53,18 @@ pub(crate) fn assert_gradient(gradient: &[f32], x: &[f32], loss: impl Fn(&[f64])
         })
         .collect();
     assert_close(gradient, &differences, tolerance);
+}
+
+/// Random forests of up to 5 segments of these lengths.
+pub(crate) fn forests(lens: std::ops::Range<usize>) -> impl Strategy<Value = Layout> {
+    prop::collection::vec((lens, 0_usize..100), 1..6).prop_map(|draws| {
+        let mut start = 0;
+        let segment = |(index, (len, draw)): (usize, (usize, usize))| {
+            let parent = draw % (index + 1);
+            let segment = Segment { start, len, parent: (parent < index).then_some(parent) };
+            start += len;
+            segment
+        };
+        Layout::new(draws.into_iter().enumerate().map(segment).collect()).unwrap()
+    })
 }

@@ -12,6 +12,7 @@ use crate::{
     Adapter, GradientsMut, HeadTerm, Param, Tape, Var,
     backward::Op,
     flat::Sink,
+    host_op::{HostOp, Operand},
     ops::{self, linear::Shape, rope::Turn},
     tape::{ScoresRecord, Softmax},
 };
@@ -144,11 +145,11 @@ impl<'p> Flow<'_, 'p> {
                 self.low_rank(&x, inner.device(), adapter, keys.as_ref(), &d);
                 self.add(y, d);
             }
-            Op::RmsNorm { x, inverse_rms, weight } => {
+            Op::RmsNorm { x, inverse_rms, norm } => {
                 let mut d = Arc::unwrap_or_clone(d);
-                let d_weight = gradient(&mut self.grads, weight);
+                let d_weight = gradient(&mut self.grads, norm.weight);
                 let (x_data, inverse_rms) = (x.data.device().all(), inverse_rms.device().wide());
-                norm::backward(cuda, x_data, inverse_rms, self.gpu.params.get(weight), d.all_mut(), d_weight);
+                norm::backward(cuda, x_data, inverse_rms, self.gpu.norm(norm), d.all_mut(), d_weight);
                 self.add(x.slot, Arc::new(d));
             }
             Op::Rope { x, cols, head_dim, rope, positions } => {
@@ -193,6 +194,7 @@ impl<'p> Flow<'_, 'p> {
                 embed::backward(cuda, d_x.all_mut(), cols, &scatter, d.all());
                 self.add(x, Arc::new(d_x));
             }
+            Op::OnHost { op, operands } => self.on_host(&op, operands, &d),
             Op::Checkpoint { x, run } => {
                 let mut again = self.tape.part(true);
                 let input = again.share(&x);
@@ -235,6 +237,16 @@ impl<'p> Flow<'_, 'p> {
             gpu.drop_out(adapter, keys, &mut d_x);
         }
         self.add(x.slot, Arc::new(d_x));
+    }
+
+    fn on_host(&mut self, op: &HostOp, operands: Vec<Operand>, d: &Values) {
+        let (gradients, d_params) = self.gpu.on_host_backward(op, &operands, d);
+        for (param, own) in op.params().into_iter().zip(d_params) {
+            add_own(&self.gpu, &mut self.grads, param, own);
+        }
+        for (operand, d) in operands.into_iter().zip(gradients) {
+            self.add(operand.slot, Arc::new(d));
+        }
     }
 
     /// Adds `d` to the gradient of a value.

@@ -1,6 +1,7 @@
 //! The operations of a tape on a GPU.
 
 pub(crate) mod head_rows;
+pub(crate) mod on_host;
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
@@ -17,7 +18,7 @@ use super::{
     values::{Elements, Values},
 };
 use crate::{
-    Adapter, HeadShape, Layout, Param, Params, Precision, Rope, Var, Vocab,
+    Adapter, HeadShape, Layout, Norm, Param, Params, Precision, Rope, Var, Vocab,
     data::Data,
     ops::{linear::Shape, rope::Turn},
 };
@@ -146,9 +147,13 @@ impl<'p> Gpu<'p> {
         low_rank::forward(self.cuda, inputs, y.device_mut().all_mut()).into()
     }
 
-    pub(crate) fn rms_norm(&self, x: &Data, weight: Param, eps: f32) -> (Data, Data) {
-        let (y, inverse_rms) = norm::forward(self.cuda, x.device().all(), self.params.get(weight), eps);
+    pub(crate) fn rms_norm(&self, x: &Data, norm: Norm, eps: f32) -> (Data, Data) {
+        let (y, inverse_rms) = norm::forward(self.cuda, x.device().all(), self.norm(norm), eps);
         (y.into(), Values::from(inverse_rms).into())
+    }
+
+    pub(crate) fn norm(&self, norm: Norm) -> norm::Factors<'_> {
+        norm::Factors { weight: self.params.get(norm.weight), offset: norm.offset }
     }
 
     pub(crate) fn rope(

@@ -6,13 +6,19 @@
 
 pub(crate) mod attention;
 pub(crate) mod attention_backward;
+pub(crate) mod columns;
+pub(crate) mod delta;
 pub(crate) mod embed;
 pub(crate) mod head_loss;
 pub(crate) mod linear;
+pub(crate) mod log_decay;
 pub(crate) mod low_rank;
 pub(crate) mod norm;
 pub(crate) mod rope;
 pub(crate) mod scores;
+pub(crate) mod short_conv;
+pub(crate) mod sigmoid;
 pub(crate) mod squares;
 pub(crate) mod swiglu;
 pub(crate) mod top;
+pub(crate) mod unit_heads;

@@ -5,10 +5,10 @@ __device__ __forceinline__ float group_sum(float x, int lanes, float* shared) {
     return lanes == 32 ? warp_sum(x) : block_sum(x, shared);
 }
 
-// y = w x / sqrt(mean(x²) + eps) for each group of `width` columns, `lanes` (32 or 256) threads per group.
+// y = (w + offset) x / sqrt(mean(x²) + eps) for each group of `width` columns, `lanes` (32 or 256) threads per group.
 template <typename T>
-__device__ __forceinline__ void norm(T* y, float* inverse_rms, const T* x, const float* weight, float eps, i64 groups,
-                                     int width, int lanes) {
+__device__ __forceinline__ void norm(T* y, float* inverse_rms, const T* x, const float* weight, float offset,
+                                     float eps, i64 groups, int width, int lanes) {
     __shared__ float shared[32];
     i64 group = (i64)blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
     int lane = threadIdx.x % lanes;
@@ -19,23 +19,24 @@ __device__ __forceinline__ void norm(T* y, float* inverse_rms, const T* x, const
     for (int c = lane; c < end; c += lanes) sum = fmaf(widen(x[c]), widen(x[c]), sum);
     sum = group_sum(sum, lanes, shared);
     float r = 1.0f / sqrtf(sum / (float)width + eps);
-    for (int c = lane; c < end; c += lanes) narrow(y + c, weight[c] * (widen(x[c]) * r));
+    for (int c = lane; c < end; c += lanes) narrow(y + c, (weight[c] + offset) * (widen(x[c]) * r));
     if (end > 0 && lane == 0) inverse_rms[group] = r;
 }
 
-KERNEL(256, norm_forward_f32, float* y, float* inverse_rms, const float* x, const float* weight, float eps, i64 groups,
-       int width, int lanes) {
-    norm(y, inverse_rms, x, weight, eps, groups, width, lanes);
+KERNEL(256, norm_forward_f32, float* y, float* inverse_rms, const float* x, const float* weight, float offset,
+       float eps, i64 groups, int width, int lanes) {
+    norm(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
 }
-KERNEL(256, norm_forward_bf16, bf16* y, float* inverse_rms, const bf16* x, const float* weight, float eps, i64 groups,
-       int width, int lanes) {
-    norm(y, inverse_rms, x, weight, eps, groups, width, lanes);
+KERNEL(256, norm_forward_bf16, bf16* y, float* inverse_rms, const bf16* x, const float* weight, float offset,
+       float eps, i64 groups, int width, int lanes) {
+    norm(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
 }
 
-// `d`, the gradient of the output, becomes that of the input: r (w d) - x r³ Σ(w d x) / width.
+// `d`, the gradient of the output, becomes that of the input: r (w d) - x r³ Σ(w d x) / width, where w
+// includes the offset.
 template <typename T>
 __device__ __forceinline__ void norm_gradient(T* d, const T* x, const float* inverse_rms, const float* weight,
-                                              i64 groups, int width, int lanes) {
+                                              float offset, i64 groups, int width, int lanes) {
     __shared__ float shared[32];
     i64 group = (i64)blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
     int lane = threadIdx.x % lanes;
@@ -43,20 +44,21 @@ __device__ __forceinline__ void norm_gradient(T* d, const T* x, const float* inv
     x += group * width;
     d += group * width;
     float sum = 0.0f;
-    for (int c = lane; c < end; c += lanes) sum = fmaf(widen(d[c]) * weight[c], widen(x[c]), sum);
+    for (int c = lane; c < end; c += lanes) sum = fmaf(widen(d[c]) * (weight[c] + offset), widen(x[c]), sum);
     sum = group_sum(sum, lanes, shared);
     float r = end > 0 ? inverse_rms[group] : 0.0f;
     float along = sum * r * r / (float)width;
-    for (int c = lane; c < end; c += lanes) narrow(d + c, r * fmaf(widen(x[c]), -along, widen(d[c]) * weight[c]));
+    for (int c = lane; c < end; c += lanes)
+        narrow(d + c, r * fmaf(widen(x[c]), -along, widen(d[c]) * (weight[c] + offset)));
 }
 
-KERNEL(256, norm_backward_f32, float* d, const float* x, const float* inverse_rms, const float* weight, i64 groups,
-       int width, int lanes) {
-    norm_gradient(d, x, inverse_rms, weight, groups, width, lanes);
+KERNEL(256, norm_backward_f32, float* d, const float* x, const float* inverse_rms, const float* weight, float offset,
+       i64 groups, int width, int lanes) {
+    norm_gradient(d, x, inverse_rms, weight, offset, groups, width, lanes);
 }
-KERNEL(256, norm_backward_bf16, bf16* d, const bf16* x, const float* inverse_rms, const float* weight, i64 groups,
-       int width, int lanes) {
-    norm_gradient(d, x, inverse_rms, weight, groups, width, lanes);
+KERNEL(256, norm_backward_bf16, bf16* d, const bf16* x, const float* inverse_rms, const float* weight, float offset,
+       i64 groups, int width, int lanes) {
+    norm_gradient(d, x, inverse_rms, weight, offset, groups, width, lanes);
 }
 
 // Sums over 8 threads of a column, in the first of them. Blocks are 32 columns by 8 threads.

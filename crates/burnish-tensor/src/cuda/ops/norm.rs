@@ -14,14 +14,21 @@ fn plan(groups: usize, width: usize) -> LaunchShape {
     LaunchShape::blocks(groups.div_ceil(256 / norm_lanes(width)), 1, 256)
 }
 
-/// The normalised `x`, and `1 / sqrt(mean(x²) + eps)` of each group of `weight.len()` columns.
+/// What a norm multiplies by: `weight + offset`.
+#[derive(Clone, Copy)]
+pub(crate) struct Factors<'a> {
+    pub(crate) weight: Slice<'a, f32>,
+    pub(crate) offset: f32,
+}
+
+/// The normalised `x`, and `1 / sqrt(mean(x²) + eps)` of each group of as many columns as there are factors.
 pub(crate) fn forward(
     cuda: &Arc<Cuda>,
     x: Elements<'_>,
-    weight: Slice<'_, f32>,
+    factors: Factors<'_>,
     eps: f32,
 ) -> (Values, Buffer<f32>) {
-    let width = weight.len();
+    let width = factors.weight.len();
     assert!(x.len().is_multiple_of(width), "{} elements are no groups of {width}", x.len());
     let groups = x.len() / width;
     let (mut y, mut inverse_rms) =
@@ -30,7 +37,8 @@ pub(crate) fn forward(
         y.all_mut().into(),
         inverse_rms.all_mut().into(),
         x.into(),
-        weight.into(),
+        factors.weight.into(),
+        factors.offset.into(),
         eps.into(),
         long(groups),
         int(width),
@@ -45,11 +53,11 @@ pub(crate) fn backward(
     cuda: &Arc<Cuda>,
     x: Elements<'_>,
     inverse_rms: Slice<'_, f32>,
-    weight: Slice<'_, f32>,
+    factors: Factors<'_>,
     mut d: ElementsMut<'_>,
     d_weight: Option<SliceMut<'_, f32>>,
 ) {
-    let (width, groups) = (weight.len(), inverse_rms.len());
+    let (width, groups) = (factors.weight.len(), inverse_rms.len());
     assert_eq!((x.len(), d.len()), (groups * width, groups * width), "elements of a norm");
     if let Some(d_weight) = d_weight {
         let Parts { each, count } = Parts::of(groups);
@@ -71,7 +79,8 @@ pub(crate) fn backward(
         d.again().into(),
         x.into(),
         inverse_rms.into(),
-        weight.into(),
+        factors.weight.into(),
+        factors.offset.into(),
         long(groups),
         int(width),
         int(norm_lanes(width)),
@@ -118,14 +127,18 @@ mod tests {
                 let (x, weight) = (rounded(precision, random(1, groups * width)), random(2, width));
                 let d_out = rounded(precision, random(3, x.len()));
                 let gw = Buffer::upload(&cuda, &weight);
+                let factors = Factors { weight: gw.all(), offset: 1.0 };
                 let [gx, mut d] = [&x, &d_out].map(|x| Values::upload(&cuda, precision, x));
-                let (y, inverse_rms) = forward(&cuda, gx.all(), gw.all(), EPS);
-                let of = |x: &[f64], w: &[f64]| reference::rms_norm(x, w, f64::from(EPS));
+                let (y, inverse_rms) = forward(&cuda, gx.all(), factors, EPS);
+                let of = |x: &[f64], w: &[f64]| {
+                    let w: Vec<f64> = w.iter().map(|w| 1.0 + w).collect();
+                    reference::rms_norm(x, &w, f64::from(EPS))
+                };
                 assert_close(&y.download().unwrap(), &of(&wide(&x), &wide(&weight)), tolerance);
 
                 let mut d_weight = Buffer::zeros(&cuda, width);
                 let into = Some(d_weight.all_mut());
-                backward(&cuda, gx.all(), inverse_rms.all(), gw.all(), d.all_mut(), into);
+                backward(&cuda, gx.all(), inverse_rms.all(), factors, d.all_mut(), into);
                 let (d_x, d_weight) = (d.download().unwrap(), d_weight.download().unwrap());
                 let sum: f64 = d_weight.iter().map(|&d| f64::from(d)).sum();
                 assert!(sum.is_finite());
@@ -144,9 +157,10 @@ mod tests {
         let Some(cuda) = device() else { return };
         let x = [vec![0.0; 40], vec![1e18; 40]].concat();
         let gw = Buffer::upload(&cuda, &[1.0; 40]);
+        let factors = Factors { weight: gw.all(), offset: 0.0 };
         for (precision, tolerance) in PRECISIONS {
             let gx = Values::upload(&cuda, precision, &x);
-            let (y, _) = forward(&cuda, gx.all(), gw.all(), EPS);
+            let (y, _) = forward(&cuda, gx.all(), factors, EPS);
             let y = y.download().unwrap();
             assert!(y[..40].iter().all(|&y| y == 0.0));
             assert_close(&y[40..], &[1.0; 40], tolerance);

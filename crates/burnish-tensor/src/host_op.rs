@@ -1,0 +1,128 @@
+//! Operations that are computed on the host, wherever the values of a tape are.
+//!
+//! Those of linear attention have no kernels for a GPU. A tape on one copies their operands to the host, computes them
+//! there, forward and backward, and copies the results back, so that it gives what a tape on the host gives.
+
+use std::sync::Arc;
+
+use crate::{
+    Buffer, DeltaRows, DeltaShape, Elements, Layout, Param,
+    data::Data,
+    ops::{
+        columns::{self, Columns},
+        delta, log_decay,
+        short_conv::{self, ConvWeight},
+        sigmoid, unit_heads,
+    },
+};
+
+/// An operation, with what its backward pass needs besides its operands.
+pub(crate) enum HostOp {
+    /// Of `[x]`.
+    Columns(Columns),
+    /// Of `[x]`.
+    Sigmoid,
+    /// Of `[x, gate]`.
+    SigmoidGate,
+    /// Of `[x]`.
+    ShortConv { weight: Param, layout: Arc<Layout> },
+    /// Of `[x]`.
+    UnitHeads { head_dim: usize, scale: f32 },
+    /// Of `[x]`.
+    LogDecay { a_log: Param, dt_bias: Param },
+    /// Of `[q, k, v, log_decay, beta]`.
+    DeltaRule { shape: DeltaShape, layout: Arc<Layout>, states: delta::States },
+}
+
+/// An operand of a recorded operation.
+pub(crate) struct Operand {
+    /// The slot of its gradient.
+    pub(crate) slot: usize,
+    /// Its numbers, if the backward pass reads them.
+    pub(crate) data: Option<Arc<Data>>,
+}
+
+/// Gradients of an operation's operands, in their order.
+pub(crate) type OperandGradients = Vec<Buffer>;
+
+impl HostOp {
+    /// The parameters that it reads.
+    pub(crate) fn params(&self) -> Vec<Param> {
+        match self {
+            HostOp::Columns(_)
+            | HostOp::Sigmoid
+            | HostOp::SigmoidGate
+            | HostOp::UnitHeads { .. }
+            | HostOp::DeltaRule { .. } => Vec::new(),
+            HostOp::ShortConv { weight, .. } => vec![*weight],
+            HostOp::LogDecay { a_log, dt_bias } => vec![*a_log, *dt_bias],
+        }
+    }
+
+    /// Does the backward pass read the operands?
+    pub(crate) fn reads_again(&self) -> bool {
+        !matches!(self, HostOp::Columns(_))
+    }
+
+    /// Its result, from its operands and its parameters. Remembers what the backward pass needs if `is_recording`.
+    pub(crate) fn forward(&mut self, x: &[&[f32]], params: &[&[f32]], is_recording: bool) -> Buffer {
+        match self {
+            HostOp::Columns(columns) => columns::forward(x[0], *columns),
+            HostOp::Sigmoid => sigmoid::forward(x[0]),
+            HostOp::SigmoidGate => sigmoid::gate_forward(x[0], x[1]),
+            HostOp::ShortConv { weight, layout } => {
+                short_conv::forward(x[0], conv_weight(params, *weight), layout)
+            }
+            HostOp::UnitHeads { head_dim, scale } => unit_heads::forward(x[0], *head_dim, *scale),
+            HostOp::LogDecay { .. } => log_decay::forward(x[0], rates(params)),
+            HostOp::DeltaRule { shape, layout, states } => {
+                let (out, kept) = delta::Job::new(delta_rows(x), *shape, layout).forward(is_recording);
+                *states = kept;
+                out
+            }
+        }
+    }
+
+    /// The gradients of the operands, given `d` of the result; adds those of parameters to `d_params`, which has one
+    /// element for each of [`HostOp::params`], `None` for a frozen one.
+    pub(crate) fn backward(
+        &self,
+        x: &[&[f32]],
+        params: &[&[f32]],
+        d: &[f32],
+        d_params: &mut [Option<Vec<f32>>],
+    ) -> OperandGradients {
+        match self {
+            HostOp::Columns(columns) => vec![columns::backward(d, *columns)],
+            HostOp::Sigmoid => vec![sigmoid::backward(x[0], d)],
+            HostOp::SigmoidGate => sigmoid::gate_backward(x[0], x[1], d).into(),
+            HostOp::ShortConv { weight, layout } => {
+                let weight = conv_weight(params, *weight);
+                vec![short_conv::backward(x[0], weight, layout, d, d_params[0].as_deref_mut())]
+            }
+            HostOp::UnitHeads { head_dim, scale } => vec![unit_heads::backward(x[0], *head_dim, *scale, d)],
+            HostOp::LogDecay { .. } => {
+                let [d_a_log, d_dt_bias] = d_params else { return Vec::new() };
+                let (d_a_log, d_dt_bias) = (d_a_log.as_deref_mut(), d_dt_bias.as_deref_mut());
+                vec![log_decay::backward(x[0], rates(params), d, d_a_log, d_dt_bias)]
+            }
+            HostOp::DeltaRule { shape, layout, states } => {
+                let job = delta::Job::new(delta_rows(x), *shape, layout);
+                let gradients = delta::backward(&job, states, d);
+                vec![gradients.q, gradients.k, gradients.v, gradients.log_decay, gradients.beta]
+            }
+        }
+    }
+}
+
+fn conv_weight<'a>(params: &[&'a [f32]], weight: Param) -> ConvWeight<'a> {
+    ConvWeight { elements: Elements::F32(params[0]), taps: weight.cols }
+}
+
+fn rates<'a>(params: &[&'a [f32]]) -> log_decay::Rates<'a> {
+    log_decay::Rates { a_log: params[0], dt_bias: params[1] }
+}
+
+fn delta_rows<'a>(x: &[&'a [f32]]) -> DeltaRows<'a> {
+    DeltaRows { q: x[0], k: x[1], v: x[2], log_decay: x[3], beta: x[4] }
+}
