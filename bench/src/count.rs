@@ -55,5 +55,6 @@ fn shape_c() -> Done<ModelConfig> {
         rope_theta: 10_000.0,
         tie_word_embeddings: false,
         dtype: Dtype::F32,
+        delta_rule: None,
     })?)
 }

@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         rope_theta: 10_000.0,
         tie_word_embeddings: true,
         dtype: Dtype::F32,
+        delta_rule: None,
     };
     let model = Arc::new(Model::init(ModelConfig::new(&shape)?, 0));
     println!("{batch} requests of {prompt_tokens} + {answer_tokens} tokens");

@@ -1,14 +1,16 @@
 //! Keys and values of tokens that were already read, in the form that attention needs.
 
-use burnish_model::{Attend, Packed};
+use burnish_model::{Mix, Packed};
 use burnish_tensor::{
-    Buffer, HeadShape, KvBlock, Layout, PageSlots, PagesSeen, Tape, Var, cached_attention,
-    continued_attention,
+    Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, HeadShape, KvBlock, Layout, PageSlots, PagesSeen,
+    Param, Tape, Var, cached_attention, continued_attention, delta_scan, delta_step, short_conv_continued,
+    short_conv_step,
 };
 use rayon::prelude::*;
 use std::sync::Arc;
 
 use crate::pages::{Block, Pool};
+use crate::waves::Waves;
 
 /// What one sequence has read: a prompt, which it may share with others, and its own answer.
 #[derive(Debug)]
@@ -33,6 +35,11 @@ impl Cache {
         self.answer.pages()
     }
 
+    /// Number of pages' worth of memory that the answer takes: its pages, and its state.
+    pub(crate) fn answer_room(&self) -> usize {
+        self.answer.pages() + self.answer.state_pages()
+    }
+
     /// Number of pages of the prompt.
     pub(crate) fn prompt_pages(&self) -> usize {
         self.prompt.pages()
@@ -45,7 +52,13 @@ impl Cache {
 
     /// Makes room for `rows` tokens of the answer in total; `false` if the pool has too few pages.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &Arc<Pool>) -> bool {
-        self.answer.reserve(rows, pool)
+        let is_new = self.answer.state.is_none();
+        let has_room = self.answer.reserve(rows, pool);
+        // An answer begins in the state in which its prompt ends.
+        if is_new && let (Some(state), Some(prompt)) = (&mut self.answer.state, &self.prompt.state) {
+            state.copy(prompt);
+        }
+        has_room
     }
 
     /// The cached prompt.
@@ -103,7 +116,7 @@ impl Prefill {
     }
 }
 
-impl Attend for Prefill {
+impl Mix for Prefill {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
         let Prefill { whole, pasts, prompts, slots } = self;
         let segments = whole.layout.segments();
@@ -148,6 +161,35 @@ impl Attend for Prefill {
         let mixed = continued_attention(q.data(), &keys, &values, whole.shape, &whole.layout, pasts);
         tape.external(q.rows(), q.cols(), mixed)
     }
+
+    // Prompts of recurrent models are read from their beginning, so the layout is that of the rows here.
+    fn convolve(&mut self, tape: &mut Tape<'_>, layer: usize, x: &Var, weight: Param) -> Var {
+        let weight = ConvWeight::of(tape.params(), weight);
+        let mut ends = Vec::new();
+        let mixed = short_conv_continued(x.data(), weight, &self.whole.layout, &[], &mut ends);
+        let states = self.prompts.iter_mut().map(|block| block.layer_state(layer));
+        states.zip(ends).for_each(|(state, end)| state.inputs = end);
+        tape.external(x.rows(), x.cols(), mixed)
+    }
+
+    fn recur(
+        &mut self,
+        tape: &mut Tape<'_>,
+        layer: usize,
+        inputs: DeltaInputs<'_>,
+        shape: DeltaShape,
+    ) -> Var {
+        let mut ends = Vec::new();
+        let mixed = delta_scan(rows_of(inputs), shape, &self.whole.layout, &[], &mut ends);
+        let states = self.prompts.iter_mut().map(|block| block.layer_state(layer));
+        states.zip(ends).for_each(|(state, end)| state.matrices = end);
+        tape.external(inputs.v.rows(), inputs.v.cols(), mixed)
+    }
+}
+
+fn rows_of(inputs: DeltaInputs<'_>) -> DeltaRows<'_> {
+    let DeltaInputs { q, k, v, log_decay, beta } = inputs;
+    DeltaRows { q: q.data(), k: k.data(), v: v.data(), log_decay: log_decay.data(), beta: beta.data() }
 }
 
 /// Attention of one decoding step: each sequence reads its next tokens, in most steps one.
@@ -168,6 +210,16 @@ impl<'a> Decode<'a> {
     /// The runs lie one after the other in the batch.
     pub(crate) fn new(shape: HeadShape, runs: Vec<Run<'a>>) -> Self {
         Decode { shape, runs, places: None }
+    }
+
+    /// A part of the state of each answer that has a row in the wave.
+    fn states<'s>(
+        &'s mut self,
+        wave: &Waves,
+        part: impl Fn(&'s mut Block) -> &'s mut Vec<f32>,
+    ) -> Vec<&'s mut [f32]> {
+        let runs = self.runs.iter_mut().filter(|run| run.rows > wave.index());
+        runs.map(|run| part(&mut run.cache.answer).as_mut_slice()).collect()
     }
 
     /// Keeps what was read at all layers.
@@ -193,7 +245,7 @@ impl Run<'_> {
     }
 }
 
-impl Attend for Decode<'_> {
+impl Mix for Decode<'_> {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
         if let Some(cache) = self.runs.iter().find_map(|run| run.cache.prompt.paged()) {
             let (slots, seen) = self.places.get_or_insert_with(|| {
@@ -223,13 +275,46 @@ impl Attend for Decode<'_> {
         cached_attention(q.data(), self.shape, &blocks, &mut mixed, tape.workers());
         tape.external(q.rows(), q.cols(), mixed)
     }
+
+    fn convolve(&mut self, tape: &mut Tape<'_>, layer: usize, x: &Var, weight: Param) -> Var {
+        let weight = ConvWeight::of(tape.params(), weight);
+        let mut mixed = vec![0.0; x.data().len()];
+        for wave in Waves::of(self.runs.iter().map(|run| run.rows)) {
+            let mut states = self.states(&wave, |block| &mut block.layer_state(layer).inputs);
+            wave.scatter(&mut mixed, x.cols(), |out| {
+                short_conv_step(&wave.gather(x), weight, &mut states, out);
+            });
+        }
+        tape.external(x.rows(), x.cols(), mixed)
+    }
+
+    fn recur(
+        &mut self,
+        tape: &mut Tape<'_>,
+        layer: usize,
+        inputs: DeltaInputs<'_>,
+        shape: DeltaShape,
+    ) -> Var {
+        let DeltaInputs { q, k, v, log_decay, beta } = inputs;
+        let mut mixed = vec![0.0; v.data().len()];
+        for wave in Waves::of(self.runs.iter().map(|run| run.rows)) {
+            let [q, k, values, log_decay, beta] = [q, k, v, log_decay, beta].map(|x| wave.gather(x));
+            let rows = DeltaRows { q: &q, k: &k, v: &values, log_decay: &log_decay, beta: &beta };
+            let mut states = self.states(&wave, |block| &mut block.layer_state(layer).matrices);
+            wave.scatter(&mut mixed, v.cols(), |out| {
+                delta_step(rows, shape, &mut states, out, tape.workers())
+            });
+        }
+        tape.external(v.rows(), v.cols(), mixed)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::pages::PageShape;
-    use burnish_model::Model;
+    use crate::state::StateShape;
+    use burnish_model::{LayerKind, Model};
     use serde::Deserialize;
     use std::path::Path;
 
@@ -241,7 +326,7 @@ mod tests {
         logits: Vec<Vec<f32>>,
     }
 
-    fn logits(model: &Model, ids: &[u32], positions: &[usize], mixer: &mut dyn Attend) -> Vec<f32> {
+    fn logits(model: &Model, ids: &[u32], positions: &[usize], mixer: &mut dyn Mix) -> Vec<f32> {
         let positions: Arc<[u32]> = positions.iter().map(|&position| position as u32).collect();
         let mut tape = Tape::inference(&model.params);
         let hidden = model.forward(&mut tape, ids, &positions, mixer);
@@ -263,10 +348,11 @@ mod tests {
     fn check_incremental_logits(model: &Model, golden: &Golden, prefilled: &[usize], at_once: usize) {
         let shape = model.head_shape();
         let page = PageShape {
-            layers: model.config.num_hidden_layers,
+            layers: model.config.layers_of(LayerKind::Attention),
             width: shape.kv_heads * shape.head_dim,
             head_dim: shape.head_dim,
             element_bytes: 4,
+            state: StateShape::of(&model.config),
         };
         let pool = Arc::new(Pool::new(page, 1 << 24));
         let room = |rows: usize| {
@@ -318,7 +404,7 @@ mod tests {
     #[test]
     fn logits_token_by_token_are_those_of_transformers() {
         let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../burnish-model/tests/golden");
-        for name in ["llama", "llama-bias-bf16", "qwen2", "qwen3"] {
+        for name in ["llama", "llama-bias-bf16", "qwen2", "qwen3", "qwen3_5", "qwen3_5-nested-bf16"] {
             let model = Model::load(&models.join(name)).unwrap();
             let expected = std::fs::read_to_string(models.join(name).join("expected.json")).unwrap();
             let golden: Golden = serde_json::from_str(&expected).unwrap();

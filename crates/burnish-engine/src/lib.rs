@@ -21,9 +21,11 @@ mod past;
 mod policy;
 mod request;
 mod sampler;
+mod state;
 mod text;
 mod top;
 mod tree;
+mod waves;
 
 pub use burnish_model::Generated;
 pub use choose::{Choice, Chooser};

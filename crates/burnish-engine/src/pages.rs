@@ -5,14 +5,17 @@ use burnish_tensor::{Buffer, KvBlock, KvBlockMut, PagedCache, Params};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::state::{LayerState, State, StateShape};
+
 /// Number of pages that `rows` tokens take.
 pub(crate) fn pages_of(rows: usize) -> usize {
     rows.div_ceil(PAGE_ROWS)
 }
 
-/// The size of a page.
+/// The size of a page, and of what a sequence has beside its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageShape {
+    /// Layers of attention.
     pub(crate) layers: usize,
     /// Columns of the keys, and of the values, at one layer.
     pub(crate) width: usize,
@@ -20,6 +23,8 @@ pub(crate) struct PageShape {
     pub(crate) head_dim: usize,
     /// Bytes of one number.
     pub(crate) element_bytes: usize,
+    /// What the other layers remember of each sequence.
+    pub(crate) state: StateShape,
 }
 
 impl PageShape {
@@ -29,7 +34,12 @@ impl PageShape {
     }
 
     pub(crate) fn bytes(self) -> usize {
-        self.elements() * self.element_bytes
+        (self.elements() * self.element_bytes).max(1)
+    }
+
+    /// Number of pages that take as much memory as the state of a sequence.
+    pub(crate) fn state_pages(self) -> usize {
+        self.state.bytes().div_ceil(self.bytes())
     }
 }
 
@@ -55,6 +65,10 @@ enum Memory {
 #[derive(Debug, Default)]
 struct Made {
     count: usize,
+    /// Pages that can't be made while states take their memory.
+    lent: usize,
+    /// Most pages, and pages' worth of states, that there were at once.
+    most: usize,
     /// Those that are not in use.
     free: Vec<Memory>,
 }
@@ -74,6 +88,11 @@ impl Pool {
         }
     }
 
+    /// Number of pages' worth of memory that the state of a sequence takes. States are on the host.
+    pub(crate) fn state_pages(&self) -> usize {
+        if self.is_paged() { 0 } else { self.shape.state_pages() }
+    }
+
     /// Are its pages on a GPU?
     pub(crate) fn is_paged(&self) -> bool {
         self.paged.is_some()
@@ -87,21 +106,38 @@ impl Pool {
     /// Number of pages that could be taken now.
     pub(crate) fn free(&self) -> usize {
         let made = self.made();
-        self.pages_max - made.count + made.free.len()
+        self.pages_max - made.count - made.lent + made.free.len()
     }
 
-    /// Most bytes that were ever in use at once. They all stay allocated until the pool is dropped.
+    /// Most bytes that were ever in use at once. Pages stay allocated until the pool is dropped.
     pub(crate) fn bytes_made(&self) -> usize {
-        self.made().count * self.shape.bytes()
+        self.made().most * self.shape.bytes()
+    }
+
+    /// Room for something else of the size of some pages. `None` if there is too little.
+    fn lend(self: &Arc<Self>, pages: usize) -> Option<Room> {
+        let mut made = self.made();
+        if pages > self.pages_max - made.count - made.lent + made.free.len() {
+            return None;
+        }
+        while made.count + made.lent + pages > self.pages_max {
+            made.free.pop();
+            made.count -= 1;
+        }
+        made.lent += pages;
+        made.most = made.most.max(made.count + made.lent);
+        drop(made);
+        Some(Room { pages, pool: Arc::clone(self) })
     }
 
     fn take(self: &Arc<Self>) -> Option<Page> {
         let mut made = self.made();
         let memory = match made.free.pop() {
             Some(memory) => memory,
-            None if made.count == self.pages_max => return None,
+            None if made.count + made.lent == self.pages_max => return None,
             None => {
                 made.count += 1;
+                made.most = made.most.max(made.count + made.lent);
                 match self.paged {
                     Some(_) => Memory::Gpu(made.count - 1),
                     None => Memory::Host(Buffer::part(self.shape.elements())),
@@ -164,14 +200,35 @@ impl Drop for Page {
     }
 }
 
-/// Keys (after norm and rotation) and values of a run of tokens, at every layer. Its first pages may be shared with
-/// other blocks.
+/// A part of the pool's memory that is used for something else until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pages: usize,
+    pool: Arc<Pool>,
+}
+
+impl Room {
+    pub(crate) fn pages(&self) -> usize {
+        self.pages
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.pool.made().lent -= self.pages;
+    }
+}
+
+/// Keys (after norm and rotation) and values of a run of tokens at every layer of attention, and the state of the other
+/// layers after them. Its first pages may be shared with other blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     /// Full pages, which are never written again.
     shared: Vec<Arc<Page>>,
     /// The pages after them.
     own: Vec<Page>,
+    /// Present from the first [`Block::reserve`], if the model has such layers.
+    pub(crate) state: Option<State>,
     /// Number of tokens whose keys and values are present at every layer.
     pub(crate) rows: usize,
 }
@@ -179,7 +236,7 @@ pub(crate) struct Block {
 impl Block {
     /// A block that begins with these full pages.
     pub(crate) fn after(shared: Vec<Arc<Page>>) -> Self {
-        Block { rows: shared.len() * PAGE_ROWS, shared, own: Vec::new() }
+        Block { rows: shared.len() * PAGE_ROWS, shared, ..Block::default() }
     }
 
     /// Makes its full pages shareable: `keep` takes each with its index and returns the page that the block holds from
@@ -204,6 +261,10 @@ impl Block {
 
     /// Makes room for `rows` tokens in total. `false` if the pool has too few pages; those that were taken stay.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &Arc<Pool>) -> bool {
+        if self.state.is_none() && pool.shape.state.layers > 0 {
+            let Some(room) = pool.lend(pool.state_pages()) else { return false };
+            self.state = Some(State::new(pool.shape.state, room));
+        }
         while self.pages() < pages_of(rows) {
             let Some(page) = pool.take() else { return false };
             self.own.push(page);
@@ -213,6 +274,20 @@ impl Block {
 
     pub(crate) fn pages(&self) -> usize {
         self.shared.len() + self.own.len()
+    }
+
+    /// The state of one layer.
+    ///
+    /// # Panics
+    /// If nothing was reserved, or the model has no such layer.
+    pub(crate) fn layer_state(&mut self, layer: usize) -> &mut LayerState {
+        let state = self.state.as_mut().map(|state| &mut state.layers[layer]);
+        state.unwrap_or_else(|| no_state())
+    }
+
+    /// Number of pages' worth of memory that its state takes.
+    pub(crate) fn state_pages(&self) -> usize {
+        self.state.as_ref().map_or(0, State::pages)
     }
 
     /// The cache on the GPU that holds its pages, if they are on one.
@@ -268,6 +343,9 @@ impl Block {
         for (page, other) in self.own.iter_mut().zip(&other.own) {
             page.data_mut().copy_from_slice(other.data());
         }
+        if let (Some(state), Some(other)) = (&mut self.state, &other.state) {
+            state.copy(other);
+        }
         self.rows = other.rows;
     }
 
@@ -283,11 +361,44 @@ impl Block {
     }
 }
 
+#[expect(clippy::panic, reason = "a mistake of the program")]
+fn no_state() -> ! {
+    panic!("a block whose state nobody made room for")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SHAPE: PageShape = PageShape { layers: 2, width: 3, head_dim: 3, element_bytes: 4 };
+    const SHAPE: PageShape = PageShape {
+        layers: 2,
+        width: 3,
+        head_dim: 3,
+        element_bytes: 4,
+        state: StateShape { layers: 0, inputs: 0, matrices: 0 },
+    };
+
+    #[test]
+    fn states_take_their_room_from_the_pages() {
+        let state = StateShape { layers: 1, inputs: 100, matrices: 200 };
+        let shape = PageShape { state, ..SHAPE };
+        assert_eq!((shape.bytes(), shape.state_pages()), (768, 2));
+        let pool = Arc::new(Pool::new(shape, 5 * shape.bytes()));
+        let (mut a, mut b, mut c) = (Block::default(), Block::default(), Block::default());
+        assert!(a.reserve(PAGE_ROWS, &pool) && !b.reserve(1, &pool));
+        assert_eq!((a.state_pages(), b.state_pages(), pool.free()), (2, 2, 0));
+        drop(b);
+        // Two pages more, which then make room for a state.
+        assert!(a.reserve(3 * PAGE_ROWS, &pool) && !c.reserve(1, &pool));
+        drop(a);
+        assert_eq!(pool.free(), 5);
+        assert!(c.reserve(2 * PAGE_ROWS, &pool));
+        assert!(
+            Block::default().reserve(0, &pool) == (pool.free() >= 2),
+            "one free page is no room for a state"
+        );
+        assert_eq!(pool.bytes_made(), 5 * shape.bytes());
+    }
 
     #[test]
     fn a_pool_never_holds_more_than_its_bytes() {

@@ -7,7 +7,7 @@ mod schedule;
 mod under_way;
 
 use burnish_core::{SamplingError, StopReason, rng};
-use burnish_model::{Model, Tokenizer};
+use burnish_model::{LayerKind, Model, Tokenizer};
 use burnish_tensor::{
     Draw, Drawn, HeadShape, HostReadback, PagedCache, Prepacked, Tape, Var, Workers, in_pool,
 };
@@ -21,6 +21,7 @@ use crate::cache::{Cache, Decode, Run};
 use crate::control::{Control, Probe};
 use crate::pages::{PageShape, Pool, pages_of};
 use crate::request::answer_rows_max;
+use crate::state::StateShape;
 use crate::tree::Tree;
 use crate::{Choice, Chooser, EngineError, Generated, Limits, Request, RequestId, Stats};
 use prompts::Prompts;
@@ -55,8 +56,9 @@ impl Sequence {
 /// recorded log-probs stay.
 ///
 /// Full pages of prompts stay in a tree after their requests have ended, as many as were ever in use at once, so that
-/// for a later prompt with the same beginning only the rest is read. Its answer is the same to the bit. On a GPU
-/// prompts are always read whole.
+/// for a later prompt with the same beginning only the rest is read. Its answer is the same to the bit. On a GPU, and
+/// by a model with layers of the delta rule, prompts are always read whole; requests that wait at the same time share
+/// them all the same.
 ///
 /// If the model is on a GPU, the cache is there too, in one piece, and a step waits for the GPU only once: for its
 /// logits.
@@ -218,8 +220,9 @@ impl Sampler {
         }
         let answer_rows = answer_rows_max(sampling, tokens, self.context_tokens_max);
         let probe_rows = controls.iter().map(|control| control.probe_tokens_max()).max().unwrap_or(0);
-        let probe_pages = if probe_rows > 0 { pages_of(answer_rows + probe_rows) } else { 0 };
-        let pages = pages_of(tokens) + pages_of(answer_rows) + probe_pages;
+        let state_pages = self.pool.state_pages();
+        let probe_pages = if probe_rows > 0 { pages_of(answer_rows + probe_rows) + state_pages } else { 0 };
+        let pages = pages_of(tokens) + pages_of(answer_rows) + 2 * state_pages + probe_pages;
         let page_bytes = self.pool.shape.bytes();
         if pages > self.limits.cache_bytes / page_bytes {
             return Err(EngineError::CacheTooSmall {
@@ -423,9 +426,10 @@ impl Sampler {
 fn page_shape(model: &Model) -> PageShape {
     let HeadShape { kv_heads, head_dim, .. } = model.head_shape();
     PageShape {
-        layers: model.config.num_hidden_layers,
+        layers: model.config.layers_of(LayerKind::Attention),
         width: kv_heads * head_dim,
         head_dim,
         element_bytes: PagedCache::element_bytes(&model.params),
+        state: StateShape::of(&model.config),
     }
 }

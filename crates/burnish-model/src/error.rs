@@ -173,6 +173,18 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// The same about a key of an inner object.
+    pub(crate) fn within(mut self, object: &str) -> Self {
+        let (ConfigError::Missing { key, .. }
+        | ConfigError::Invalid { key, .. }
+        | ConfigError::Unsupported { key, .. }
+        | ConfigError::Unknown { key, .. }) = &mut self;
+        *key = format!("{object}.{key}");
+        self
+    }
+}
+
 /// A conversation could not be turned into the policy's tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum ChatError {

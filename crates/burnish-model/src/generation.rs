@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::config_keys::Keys;
+use crate::config::keys::Keys;
 use crate::{ConfigError, ModelError, files};
 
 /// Keys that do not change which tokens are chosen.

@@ -8,17 +8,16 @@
 //! the architecture, or a tokenizer larger than the model's vocabulary is an error that names it.
 
 mod answers;
-mod attend;
 mod calls;
 mod chat;
 mod chat_files;
 mod config;
-mod config_keys;
 mod decoder;
 mod error;
 mod files;
 mod generation;
 mod lora;
+mod mix;
 mod model;
 mod plain;
 mod provenance;
@@ -31,13 +30,13 @@ mod weights;
 
 use std::path::Path;
 
-pub use attend::{Attend, Packed};
 pub use calls::{Answer, AnswerTo, CallFormat, Recorded, read_arguments};
 pub use chat::Chat;
-pub use config::{Architecture, Dtype, Head, ModelConfig, ModelShape};
+pub use config::{Architecture, DeltaRuleConfig, Dtype, Head, LayerKind, ModelConfig, ModelShape};
 pub use error::{ChatError, ConfigError, ModelError};
 pub use generation::GenerationDefaults;
 pub use lora::{LoraConfig, Targets};
+pub use mix::{Mix, Packed};
 pub use model::{Loading, Model, Trains};
 pub use rope::RopeScaling;
 pub use template::{CHATML, ChatTemplate, Rendered};

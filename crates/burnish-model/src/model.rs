@@ -14,8 +14,8 @@ use burnish_tensor::{
 use crate::decoder::{Decoder, Init, head_shape};
 use crate::lora::{self, LoraConfig};
 use crate::shards::SINGLE;
-use crate::weights::{self, Stored, TensorSpec, WeightsFile};
-use crate::{Attend, Dtype, Head, ModelConfig, ModelError, Packed, files};
+use crate::weights::{self, Carried, Stored, TensorSpec, WeightsFile};
+use crate::{Dtype, Head, LayerKind, Mix, ModelConfig, ModelError, Packed, files};
 
 /// A decoder with its weights.
 #[derive(Clone)]
@@ -29,6 +29,7 @@ pub struct Model {
     dtypes: Vec<Dtype>,
     vocab: Arc<Vocab>,
     adapted: Option<Adapted>,
+    carried: Option<Carried>,
 }
 
 /// The contents of an adapter's files besides its weights.
@@ -152,22 +153,24 @@ impl Model {
             (_, Precision::Bf16) => (Store::FrozenBf16, Store::Frozen),
         };
         let mut params = Params::new().in_precision(loading.precision);
-        let len = |is_matrix: bool| -> usize {
-            let these = specs.iter().filter(|spec| (spec.shape.len() > 1) == is_matrix);
+        let len = |is_of_matrices: bool| -> usize {
+            let these = specs.iter().filter(|spec| is_matrix(&spec.shape) == is_of_matrices);
             these.map(|spec| spec.shape.iter().product::<usize>()).sum()
         };
         params.reserve(matrices, len(true));
         params.reserve(vectors, len(false));
         let decoder = Decoder::declare(&config, &mut |name, shape, init| {
-            let store = if shape.len() > 1 { matrices } else { vectors };
+            let store = if is_matrix(shape) { matrices } else { vectors };
             params.add_to(store, name, shape, init == Init::Normal)
         });
         file.read_into(&mut params)?;
-        Ok(Model::assemble(config, params, decoder, dtypes))
+        let carried = file.carried(&config)?;
+        Ok(Model { carried, ..Model::assemble(config, params, decoder, dtypes) })
     }
 
-    /// A new model: matrices normal with standard deviation `initializer_range`, norms 1, biases 0. Each matrix
-    /// has its own random stream, so that the same seed gives the same weights everywhere.
+    /// A new model: matrices normal with standard deviation `initializer_range`, norms 1 (0 where 1 is added to them),
+    /// biases 0, decay rates of the delta rule from 0.01 to 16. Each parameter that is drawn has its own random stream,
+    /// so that the same seed gives the same weights everywhere.
     pub fn init(config: ModelConfig, seed: u64) -> Self {
         let mut params = Params::new();
         let mut starts = Vec::new();
@@ -181,11 +184,14 @@ impl Model {
             match init {
                 Init::Ones => values.fill(1.0),
                 Init::Zeros => values.fill(0.0),
-                Init::Normal => {
-                    let place = Address { task: index, ..Address::new(seed, Purpose::Init) };
-                    let mut stream = Stream::new(place.seed());
-                    values.fill_with(|| (config.initializer_range * stream.normal()) as f32);
-                }
+                Init::Normal => values.fill_with({
+                    let (mut stream, width) = (stream_of(seed, index), config.initializer_range);
+                    move || (width * stream.normal()) as f32
+                }),
+                Init::LogOfUniform => values.fill_with({
+                    let mut stream = stream_of(seed, index);
+                    move || (0.01 + (16.0 - 0.01) * stream.uniform()).ln() as f32
+                }),
             }
         }
         let dtypes = vec![config.dtype; params.entries().len()];
@@ -217,7 +223,11 @@ impl Model {
             params.entries().iter().map(|entry| (entry.name.to_string(), entry.param)).collect();
         let mut dtypes = Vec::with_capacity(own.len());
         for (name, param) in own {
-            let source = self.params.entries().iter().position(|entry| *entry.name == name);
+            let own_name = match name.strip_prefix(config.root()) {
+                Some(rest) => format!("{}{rest}", self.config.root()),
+                None => name.clone(),
+            };
+            let source = self.params.entries().iter().position(|entry| *entry.name == own_name);
             if let Some(at) = source {
                 let values = self.params.get(self.params.entries()[at].param).to_vec();
                 params.get_mut(param).copy_from_slice(&values);
@@ -234,7 +244,7 @@ impl Model {
 
     fn assemble(config: ModelConfig, params: Params, decoder: Decoder, dtypes: Vec<Dtype>) -> Self {
         let vocab = Arc::new(Vocab::all(config.vocab_size));
-        Model { config, params, decoder, dtypes, vocab, adapted: None }
+        Model { config, params, decoder, dtypes, vocab, adapted: None, carried: None }
     }
 
     /// Writes what was trained, in a form that `transformers` or PEFT loads. A whole model becomes `config.json` and
@@ -254,7 +264,7 @@ impl Model {
             let weight = stored(entry.param);
             (&*entry.name, Stored { dtype: Dtype::F32, shape: &entry.shape, params: &self.params, weight })
         });
-        weights::save(dir, lora::WEIGHTS_FILE, tensors)?;
+        weights::save(dir, lora::WEIGHTS_FILE, tensors, None)?;
         files::write_json(
             &dir.join(lora::CONFIG_FILE),
             &config.to_peft(&std::path::absolute(base).unwrap_or_else(|_| base.clone())),
@@ -283,7 +293,7 @@ impl Model {
             let weight = of_entry.copied().unwrap_or(entry.param.into());
             (&*entry.name, Stored { dtype, shape: &entry.shape, params: &self.params, weight })
         });
-        weights::save(dir, SINGLE, tensors)?;
+        weights::save(dir, SINGLE, tensors, self.carried.as_ref().map(|carried| (carried, &self.config)))?;
         self.config.save(dir)
     }
 
@@ -311,7 +321,7 @@ impl Model {
         tape: &mut Tape<'_>,
         ids: &[u32],
         positions: &Arc<[u32]>,
-        mixer: &mut dyn Attend,
+        mixer: &mut dyn Mix,
     ) -> Var {
         debug_assert_eq!(ids.len(), positions.len(), "one position for each token");
         debug_assert!(
@@ -329,6 +339,11 @@ impl Model {
     /// Number and width of the attention heads.
     pub fn head_shape(&self) -> HeadShape {
         head_shape(&self.config)
+    }
+
+    /// Has it layers of the delta rule, whose state is not made of rows of tokens?
+    pub fn is_recurrent(&self) -> bool {
+        self.config.layers_of(LayerKind::DeltaRule) > 0
     }
 
     /// Which ids of the head exist.
@@ -367,6 +382,15 @@ impl fmt::Debug for Model {
             .field("weights", &weights)
             .finish_non_exhaustive()
     }
+}
+
+/// Matrices of linear maps and embeddings; vectors, and the few numbers of a convolution, are small and stay in f32.
+fn is_matrix(shape: &[usize]) -> bool {
+    shape.len() == 2
+}
+
+fn stream_of(seed: u64, index: u64) -> Stream {
+    Stream::new(Address { task: index, ..Address::new(seed, Purpose::Init) }.seed())
 }
 
 fn add(params: &mut Params, name: &str, shape: &[usize], init: Init) -> Param {

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use crate::ConfigError;
-use crate::config_keys::Keys;
+use crate::config::keys::Keys;
 
 /// How the frequencies are changed for contexts longer than in pre-training.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,46 +39,62 @@ pub enum RopeScaling {
 pub(crate) struct RopeKeys {
     pub(crate) theta: f64,
     pub(crate) scaling: RopeScaling,
+    /// The share of a head's columns that is turned.
+    pub(crate) rotary_factor: f64,
 }
 
 /// Reads either dialect. `context` is `max_position_embeddings`, which transformers uses if `llama3` gives no
-/// pre-training length.
-pub(crate) fn read(keys: &Keys<'_>, context: usize) -> Result<RopeKeys, ConfigError> {
+/// pre-training length. `partial` is the default of `partial_rotary_factor` where the architecture has one; the others
+/// turn whole heads.
+pub(crate) fn read(keys: &Keys<'_>, context: usize, partial: Option<f64>) -> Result<RopeKeys, ConfigError> {
     let mut bases = vec![("rope_theta".to_string(), keys.get("rope_theta").cloned())];
+    let mut factors = vec![("partial_rotary_factor".to_string(), keys.get("partial_rotary_factor").cloned())];
     let mut scaling: Option<RopeScaling> = None;
     for name in ["rope_parameters", "rope_scaling"] {
         let Some(value) = keys.get(name) else { continue };
         let Some(map) = value.as_object() else {
             return Err(Keys::invalid(name, value, "an object or null"));
         };
-        let found = read_scaling(name, map, context)?;
+        let found = read_scaling(name, map, context, partial.is_some())?;
         bases.push((format!("{name}.rope_theta"), map.get("rope_theta").cloned()));
+        factors.push((format!("{name}.partial_rotary_factor"), map.get("partial_rotary_factor").cloned()));
         if scaling.is_some_and(|other| other != found) {
             return Err(Keys::invalid(name, value, "the same as `rope_parameters`, or absent"));
         }
         scaling = Some(found);
     }
-    Ok(RopeKeys { theta: read_theta(bases)?, scaling: scaling.unwrap_or(RopeScaling::Default) })
+    let rotary_factor = read_one(factors, "partial_rotary_factor")?.unwrap_or(partial.unwrap_or(1.0));
+    if rotary_factor > 1.0 || (partial.is_none() && rotary_factor != 1.0) {
+        let supported = if partial.is_some() { "a number above 0, at most 1" } else { "1" };
+        return Err(Keys::unsupported("partial_rotary_factor", &rotary_factor.into(), supported));
+    }
+    // The default of all classes in transformers.
+    let theta = read_one(bases, "rope_theta")?.unwrap_or(10_000.0);
+    Ok(RopeKeys { theta, scaling: scaling.unwrap_or(RopeScaling::Default), rotary_factor })
 }
 
-/// The base; if it is given in several places, they must agree.
-fn read_theta(places: Vec<(String, Option<Value>)>) -> Result<f64, ConfigError> {
+/// A number above 0; if it is given in several places, they must agree.
+fn read_one(places: Vec<(String, Option<Value>)>, name: &str) -> Result<Option<f64>, ConfigError> {
     let mut found: Option<f64> = None;
     for (key, value) in places {
         let Some(value) = value.filter(|value| !value.is_null()) else { continue };
-        let Some(base) = value.as_f64().filter(|base| *base > 0.0) else {
+        let Some(number) = value.as_f64().filter(|number| *number > 0.0) else {
             return Err(Keys::invalid(&key, &value, "a number above 0"));
         };
-        if found.is_some_and(|other| other != base) {
-            return Err(Keys::invalid(&key, &value, "the same as `rope_theta` elsewhere in the file"));
+        if found.is_some_and(|other| other != number) {
+            return Err(Keys::invalid(&key, &value, format!("the same as `{name}` elsewhere in the file")));
         }
-        found = Some(base);
+        found = Some(number);
     }
-    // The default of all three classes in transformers.
-    Ok(found.unwrap_or(10_000.0))
+    Ok(found)
 }
 
-fn read_scaling(name: &str, map: &Map<String, Value>, context: usize) -> Result<RopeScaling, ConfigError> {
+fn read_scaling(
+    name: &str,
+    map: &Map<String, Value>,
+    context: usize,
+    is_partial: bool,
+) -> Result<RopeScaling, ConfigError> {
     let parameters = Parameters { name, map };
     let kind = parameters.kind()?;
     let used: &[&str] = match kind {
@@ -86,7 +102,7 @@ fn read_scaling(name: &str, map: &Map<String, Value>, context: usize) -> Result<
         "llama3" => &["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
         _ => &[],
     };
-    parameters.refuse_others(kind, used)?;
+    parameters.refuse_others(kind, used, is_partial)?;
     match kind {
         "linear" => Ok(RopeScaling::Linear { factor: parameters.factor()? }),
         "llama3" => {
@@ -138,12 +154,14 @@ impl<'a> Parameters<'a> {
         Ok(kind.unwrap_or("default"))
     }
 
-    /// Refuses keys other than those that `kind` uses, because they would be ignored.
-    fn refuse_others(&self, kind: &str, used: &[&str]) -> Result<(), ConfigError> {
+    /// Refuses keys other than those that `kind` uses, because they would be ignored. Architectures that turn a part of
+    /// each head also have the sections of positions in pictures: a text's positions are the same in all of them.
+    fn refuse_others(&self, kind: &str, used: &[&str], is_partial: bool) -> Result<(), ConfigError> {
         for (key, value) in self.map.iter().filter(|(_, value)| !value.is_null()) {
             let is_fine = match key.as_str() {
                 "rope_theta" | "rope_type" | "type" => true,
-                "partial_rotary_factor" => value.as_f64() == Some(1.0),
+                "partial_rotary_factor" => is_partial || value.as_f64() == Some(1.0),
+                "mrope_section" | "mrope_interleaved" => is_partial,
                 key => used.contains(&key),
             };
             if !is_fine {
@@ -234,7 +252,7 @@ mod tests {
         assert!(cases.len() >= 8);
         for case in cases {
             let context = case.config["max_position_embeddings"].as_u64().unwrap() as usize;
-            let rope = read(&Keys::new(&case.config), context).unwrap();
+            let rope = read(&Keys::new(&case.config), context, None).unwrap();
             let found = inverse_frequencies(case.head_dim, rope.theta, rope.scaling);
             assert_eq!(found.len(), case.inverse_frequencies.len());
             for (found, expected) in found.iter().zip(&case.inverse_frequencies) {

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 use std::{fs, io};
 
 use burnish_tensor::{ElementsMut, Params, Weight};
@@ -24,8 +25,12 @@ pub(crate) struct TensorSpec {
 /// The weights of a model directory.
 pub(crate) struct WeightsFile(Shards);
 
+/// Tensors that belong to the model and not to the decoder, in the files that they were read from: they are written
+/// back as they are.
+#[derive(Clone)]
+pub(crate) struct Carried(Arc<WeightsFile>);
+
 const HEAD: &str = "lm_head.weight";
-const EMBEDDING: &str = "model.embed_tokens.weight";
 
 /// Number of values that one thread converts at a time.
 const CHUNK: usize = 1 << 18;
@@ -74,6 +79,12 @@ impl WeightsFile {
         Ok(())
     }
 
+    /// What is to be written back as it is, if there is anything.
+    pub(crate) fn carried(self, config: &ModelConfig) -> Result<Option<Carried>, ModelError> {
+        let is_any = self.0.parse()?.names().any(|name| config.is_carried(name));
+        Ok(is_any.then(|| Carried(Arc::new(self))))
+    }
+
     fn missing(&self, spec: &TensorSpec) -> ModelError {
         let (path, name) = (self.0.list.clone(), spec.name.clone());
         ModelError::MissingTensor { path, name, shape: spec.shape.clone() }
@@ -90,10 +101,12 @@ fn unknown(path: &Path, name: &str, config: &ModelConfig) -> ModelError {
     ModelError::UnknownTensor { path, name, architecture: config.architecture.class() }
 }
 
-/// Whether a tensor that the architecture does not need may be present. Older files hold the rotary frequencies, which
-/// follow from config.json, and some hold a tied head.
+/// Whether a tensor that the decoder does not need may be present. Older files hold the rotary frequencies, which
+/// follow from config.json, some hold a tied head, and some hold other parts of a larger model.
 fn may_be_extra(config: &ModelConfig, name: &str) -> bool {
-    name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && name == HEAD)
+    name.ends_with("rotary_emb.inv_freq")
+        || (config.tie_word_embeddings && name == HEAD)
+        || config.is_carried(name)
 }
 
 /// Checks such a tensor: it is allowed only if it repeats what is already known.
@@ -102,10 +115,11 @@ fn check_extra(tensors: &Tensors<'_>, config: &ModelConfig, name: &str) -> Resul
     if !may_be_extra(config, name) {
         return Err(unknown(path, name, config));
     }
-    let bytes = |name| tensors.get(name).map(|(_, tensor)| tensor.data());
-    if name == HEAD && bytes(HEAD) != bytes(EMBEDDING) {
+    let bytes = |name: &str| tensors.get(name).map(|(_, tensor)| tensor.data());
+    let embedding = config.embedding_name();
+    if name == HEAD && bytes(HEAD) != bytes(&embedding) {
         let problem = format!(
-            "`tie_word_embeddings` is true in config.json, but {HEAD} differs from {EMBEDDING}; \
+            "`tie_word_embeddings` is true in config.json, but {HEAD} differs from {embedding}; \
              set it to false, or remove {HEAD}"
         );
         return Err(ModelError::malformed(path, problem));
@@ -161,22 +175,72 @@ fn copy<const N: usize, T: Send>(data: &[u8], out: &mut [T], read: impl Fn([u8; 
     });
 }
 
-/// Writes parameters to the file `name` in `dir`, each in its type (rounded to nearest even), with the metadata that
-/// `transformers` needs. Only one tensor at a time is held in that type. An existing index of several files is deleted,
-/// because its weights are no longer the model's.
+impl Carried {
+    fn tensors(&self, config: &ModelConfig) -> Result<Vec<(String, TensorView<'_>)>, ModelError> {
+        let all = self.0.0.parse()?;
+        let names = all.names().filter(|name| config.is_carried(name));
+        let tensor = |name: &str| Some((name.to_owned(), all.get(name)?.1.clone()));
+        Ok(names.filter_map(tensor).collect())
+    }
+}
+
+/// Writes parameters to the file `name` in `dir`, each in its type (rounded to nearest even), and what is carried, with
+/// the metadata that `transformers` needs. Only one tensor at a time is held in that type. An existing index of several
+/// files is deleted, because its weights are no longer the model's.
 pub(crate) fn save<'a>(
     dir: &Path,
     name: &str,
     tensors: impl IntoIterator<Item = (&'a str, Stored<'a>)>,
+    carried: Option<(&Carried, &ModelConfig)>,
 ) -> Result<(), ModelError> {
     let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
+    let carried = carried.map_or(Ok(Vec::new()), |(carried, config)| carried.tensors(config))?;
+    let own = tensors.into_iter().map(|(name, stored)| (name, Written::Own(stored)));
+    let carried = carried.iter().map(|(name, tensor)| (name.as_str(), Written::Carried(tensor)));
     files::write_atomically(&dir.join(name), |temporary| {
-        safetensors::serialize_to_file(tensors, Some(metadata), temporary).map_err(io::Error::other)
+        safetensors::serialize_to_file(own.chain(carried), Some(metadata), temporary)
+            .map_err(io::Error::other)
     })?;
     let index = dir.join(INDEX);
     match fs::remove_file(&index) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ModelError::write(&index, error)),
         _ => Ok(()),
+    }
+}
+
+/// A tensor on its way to a file.
+enum Written<'a> {
+    Own(Stored<'a>),
+    Carried(&'a TensorView<'a>),
+}
+
+impl View for Written<'_> {
+    fn dtype(&self) -> safetensors::Dtype {
+        match self {
+            Written::Own(stored) => View::dtype(stored),
+            Written::Carried(tensor) => tensor.dtype(),
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        match self {
+            Written::Own(stored) => View::shape(stored),
+            Written::Carried(tensor) => tensor.shape(),
+        }
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        match self {
+            Written::Own(stored) => View::data(stored),
+            Written::Carried(tensor) => Cow::Borrowed(TensorView::data(tensor)),
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        match self {
+            Written::Own(stored) => View::data_len(stored),
+            Written::Carried(tensor) => TensorView::data(tensor).len(),
+        }
     }
 }
 

@@ -221,6 +221,53 @@ fn a_tensor_that_is_missing_misshapen_or_without_a_place_is_named() {
 }
 
 #[test]
+fn what_a_hybrid_can_not_be_is_refused_by_its_key() {
+    let of = |key, value| Broken::of("qwen3_5").config(key, value);
+    let (linear, full) = ("linear_attention", "full_attention");
+    of("layer_types", json!([linear, linear, full])).check(&["`layer_types`", "a list of 4 names"]);
+    of("layer_types", json!([linear, linear, linear, "sliding_attention"]))
+        .check(&["`layer_types` is \"sliding_attention\"", "\"full_attention\" or \"linear_attention\""]);
+    // A pattern that the file does not hold.
+    of("layer_types", json!([linear, linear, full, full]))
+        .check(&["model.layers.2.self_attn.q_proj", "is missing"]);
+    of("linear_num_value_heads", json!(3)).check(&["`linear_num_value_heads` is 3", "a multiple of"]);
+    of("linear_key_head_dim", json!(6)).check(&["linear_attn.conv1d.weight", "[72, 1, 4]", "[80, 1, 4]"]);
+    of("linear_conv_kernel_dim", json!(3)).check(&["linear_attn.conv1d.weight", "[80, 1, 3]"]);
+    of("attn_output_gate", json!(false)).check(&["`attn_output_gate`", "has a gate"]);
+    of("num_experts", json!(8)).check(&["`num_experts` is 8", "unknown"]);
+    let rope =
+        |factor: f64| json!({"rope_theta": 1e7, "rope_type": "default", "partial_rotary_factor": factor});
+    of("rope_parameters", rope(1.5)).check(&["`partial_rotary_factor` is 1.5", "at most 1"]);
+    of("rope_parameters", rope(0.2)).check(&["`partial_rotary_factor` is 0.2", "even number of columns"]);
+    // Only Qwen3.5 turns a part of its heads, and has layers of other kinds.
+    Broken::of("qwen3")
+        .config("partial_rotary_factor", json!(0.5))
+        .check(&["`partial_rotary_factor` is 0.5"]);
+    Broken::of("qwen3").config("layer_types", json!([linear, full])).check(&["in every layer"]);
+}
+
+#[test]
+fn errors_in_an_inner_configuration_say_where_it_is() {
+    let nested = || Broken::of("qwen3_5-nested-bf16");
+    let text = |change: &dyn Fn(&mut serde_json::Value)| {
+        let broken = nested();
+        let text = fs::read_to_string(broken.path().join("config.json")).unwrap();
+        let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        change(&mut json["text_config"]);
+        broken.config("text_config", json["text_config"].take())
+    };
+    text(&|text| text["hidden_act"] = json!("gelu")).check(&["`text_config.hidden_act` is \"gelu\""]);
+    text(&|text| text["model_type"] = json!("qwen3")).check(&["`text_config.model_type`"]);
+    text(&|text| text["tie_word_embeddings"] = json!(false)).check(&["`text_config.tie_word_embeddings`"]);
+    text(&|text| *text = json!(null)).check(&["`text_config` is missing", "Qwen3_5ForConditionalGeneration"]);
+    nested().config("model_type", json!("qwen3_5_text")).check(&["`model_type`", "\"qwen3_5\" with"]);
+    // What is not of the parts that are carried along has no place.
+    nested()
+        .weights(|bytes| renamed(bytes, "model.visual.pos_embed", "model.audiox.pos_embed"))
+        .check(&["model.audiox.pos_embed", "no place in Qwen3_5ForCausalLM"]);
+}
+
+#[test]
 fn absurd_sizes_are_refused_before_memory_is_taken() {
     Broken::of("llama")
         .config("vocab_size", json!(1 << 24))

@@ -2,24 +2,32 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use burnish_core::{Message, ToolSpec};
 use burnish_model::{
-    Architecture, Attend, Chat, ChatTemplate, Dtype, Model, ModelConfig, ModelShape, Packed, Tokenizer,
-    load_policy,
+    Architecture, Chat, ChatTemplate, DeltaRuleConfig, Dtype, LayerKind, Mix, Model, ModelConfig, ModelShape,
+    Packed, Tokenizer, load_policy,
 };
-use burnish_tensor::{HeadShape, KV_ROWS, KvBlock, KvBlockMut, Layout, Tape, Var, cached_attention};
+use burnish_tensor::{
+    ConvWeight, DeltaInputs, DeltaRows, DeltaShape, HeadShape, KV_ROWS, KvBlock, KvBlockMut, Layout, Param,
+    Tape, Var, cached_attention, delta_step, short_conv_step,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Each made by `golden/make_models.py`.
-const GOLDEN: [&str; 6] = ["llama", "qwen2", "qwen3", "llama-bias-bf16", "qwen2-linear-rope", SHARDED];
+const GOLDEN: [&str; 8] =
+    ["llama", "qwen2", "qwen3", "llama-bias-bf16", "qwen2-linear-rope", SHARDED, "qwen3_5", NESTED];
 
 /// Its weights are in three files.
 const SHARDED: &str = "llama3-rope-sharded-f16";
+
+/// The text model of one that also sees.
+const NESTED: &str = "qwen3_5-nested-bf16";
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -29,6 +37,9 @@ fn golden(name: &str) -> PathBuf {
 struct Expected {
     prompts: Vec<Vec<u32>>,
     logits: Vec<Vec<f32>>,
+    /// Of each parameter the norm and the first elements.
+    #[serde(default)]
+    gradients: BTreeMap<String, Vec<f32>>,
 }
 
 fn expected(name: &str) -> Expected {
@@ -65,16 +76,56 @@ fn logits_agree_with_transformers() {
     }
 }
 
+#[test]
+fn gradients_of_a_hybrid_agree_with_transformers() {
+    let expected = expected("qwen3_5");
+    let model = Model::load(&golden("qwen3_5")).unwrap();
+    let ids = expected.prompts.last().unwrap();
+    let positions: Arc<[u32]> = (0..ids.len() as u32).collect();
+    let mut mixer = Packed { layout: Arc::new(Layout::causal(&[ids.len()])), shape: model.head_shape() };
+    let mut tape = Tape::recording(&model.params);
+    let hidden = model.forward(&mut tape, ids, &positions, &mut mixer);
+    let hidden = tape.gather(&hidden, &positions[..ids.len() - 1]);
+    let ones = vec![1.0; hidden.rows()];
+    let scores = tape.token_scores(&hidden, model.head(), &ids[1..], &ones, model.vocab());
+    let mut gradients = model.params.zeros_like();
+    tape.backward(&scores, &ones, &[], &mut gradients[..]);
+    assert_eq!(expected.gradients.len(), model.params.entries().len());
+    for entry in model.params.entries() {
+        let own = &gradients[entry.param.range()];
+        let theirs = &expected.gradients[&*entry.name];
+        let norm = own.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt() as f32;
+        assert!((norm - theirs[0]).abs() < 2e-4 * theirs[0], "{}: {norm} {}", entry.name, theirs[0]);
+        for (own, theirs_here) in own.iter().zip(&theirs[1..]) {
+            assert!((own - theirs_here).abs() < 1e-3 * theirs[0], "{}: {own} {theirs_here}", entry.name);
+        }
+    }
+}
+
 /// Keys, values, and the number of rows present.
 type Block = (Vec<f32>, Vec<f32>, usize);
 
-/// Keys and values of one sequence, read one token at a time.
+/// What one sequence has read, one token at a time.
 struct Cache {
     shape: HeadShape,
     layers: Vec<Vec<Block>>,
+    /// The last inputs of each convolution, and the matrices of each delta rule.
+    states: Vec<(Vec<f32>, Vec<f32>)>,
 }
 
-impl Attend for Cache {
+impl Cache {
+    fn of(model: &Model) -> Self {
+        let layers = vec![Vec::new(); model.config.layers_of(LayerKind::Attention)];
+        let state = model.config.delta_rule.map(|delta| {
+            let inputs = (delta.conv_kernel - 1) * delta.conv_columns();
+            (vec![0.0; inputs], vec![0.0; delta.shape().state_len()])
+        });
+        let states = vec![state.unwrap_or_default(); model.config.layers_of(LayerKind::DeltaRule)];
+        Cache { shape: model.head_shape(), layers, states }
+    }
+}
+
+impl Mix for Cache {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
         let blocks = &mut self.layers[layer];
         let room = vec![0.0; KV_ROWS * k.cols()];
@@ -91,6 +142,28 @@ impl Attend for Cache {
         cached_attention(q.data(), self.shape, &[cache], &mut out, tape.workers());
         tape.external(1, q.cols(), out)
     }
+
+    fn convolve(&mut self, tape: &mut Tape<'_>, layer: usize, x: &Var, weight: Param) -> Var {
+        let mut out = vec![0.0; x.cols()];
+        let weight = ConvWeight::of(tape.params(), weight);
+        short_conv_step(x.data(), weight, &mut [&mut self.states[layer].0], &mut out);
+        tape.external(1, x.cols(), out)
+    }
+
+    fn recur(
+        &mut self,
+        tape: &mut Tape<'_>,
+        layer: usize,
+        inputs: DeltaInputs<'_>,
+        shape: DeltaShape,
+    ) -> Var {
+        let DeltaInputs { q, k, v, log_decay, beta } = inputs;
+        let [q, k, values, log_decay, beta] = [q, k, v, log_decay, beta].map(Var::data);
+        let rows = DeltaRows { q, k, v: values, log_decay, beta };
+        let mut out = vec![0.0; v.cols()];
+        delta_step(rows, shape, &mut [&mut self.states[layer].1], &mut out, tape.workers());
+        tape.external(1, v.cols(), out)
+    }
 }
 
 #[test]
@@ -99,8 +172,7 @@ fn logits_token_by_token_agree_with_transformers() {
         let expected = expected(name);
         let model = Model::load(&golden(name)).unwrap();
         for (prompt, expected) in expected.prompts.iter().zip(&expected.logits) {
-            let layers = vec![Vec::new(); model.config.num_hidden_layers];
-            let mut cache = Cache { shape: model.head_shape(), layers };
+            let mut cache = Cache::of(&model);
             let mut found = Vec::new();
             for (position, &id) in (0..).zip(prompt) {
                 let mut tape = Tape::inference(&model.params);
@@ -127,7 +199,9 @@ fn saving_what_was_loaded_gives_the_same_bytes() {
         let mut saved = json(read(dir.path(), config));
         let given = json(read(&golden(name), config));
         // Readers of the hub's dialect look for these two at the top level; nothing else is added.
-        let added = ["rope_theta", "rope_scaling"].into_iter().filter(|key| given.get(key).is_none());
+        let is_flat = given.get("text_config").is_none();
+        let added =
+            ["rope_theta", "rope_scaling"].into_iter().filter(|key| is_flat && given.get(key).is_none());
         added.for_each(|key| drop(saved.as_object_mut().unwrap().remove(key)));
         assert_eq!(saved, given, "{name}");
     }
@@ -165,7 +239,64 @@ fn small(architecture: Architecture, dtype: Dtype) -> ModelShape {
         rope_theta: 10_000.0,
         tie_word_embeddings: architecture != Architecture::Llama,
         dtype,
+        delta_rule: (architecture == Architecture::Qwen3_5).then_some(DeltaRuleConfig {
+            key_heads: 2,
+            value_heads: 4,
+            key_dim: 6,
+            value_dim: 8,
+            conv_kernel: 3,
+        }),
     }
+}
+
+#[test]
+fn a_new_hybrid_has_three_layers_of_the_delta_rule_to_one_of_attention() {
+    let shape = ModelShape { num_hidden_layers: 8, ..small(Architecture::Qwen3_5, Dtype::F32) };
+    let config = ModelConfig::new(&shape).unwrap();
+    let attends: Vec<usize> = (0..8).filter(|&at| config.layers[at] == LayerKind::Attention).collect();
+    assert_eq!((attends, config.rotary_dim), (vec![3, 7], 2));
+    let model = Model::init(config, 3);
+    for entry in model.params.entries() {
+        let values = model.params.get(entry.param);
+        let is = |low: f32, high: f32| values.iter().all(|value| (low..=high).contains(value));
+        let is_fine = match entry.name.rsplit('.').take(2).collect::<Vec<_>>()[..] {
+            ["A_log", _] => is(0.01_f32.ln(), 16_f32.ln()),
+            ["dt_bias", _] | ["weight", "norm"] if entry.name.contains("linear_attn") => is(1.0, 1.0),
+            ["weight", name] if name.ends_with("norm") => is(0.0, 0.0),
+            _ => values.iter().any(|value| *value != 0.0),
+        };
+        assert!(is_fine, "{}", entry.name);
+    }
+    // Others have no such layers, and say so.
+    let error = ModelConfig::new(&ModelShape { architecture: Architecture::Qwen3, ..shape }).unwrap_err();
+    assert!(error.to_string().contains("delta_rule"), "{error}");
+}
+
+#[test]
+fn what_belongs_to_the_model_and_not_to_its_text_is_carried_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = Model::load(&golden(NESTED)).unwrap();
+    let norm = model.params.find("model.language_model.norm.weight").unwrap().param;
+    model.params.get_mut(norm).fill(0.5);
+    model.save(dir.path()).unwrap();
+    let read = |dir: &Path| std::fs::read(dir.join("model.safetensors")).unwrap();
+    let (before, after) = (read(&golden(NESTED)), read(dir.path()));
+    let [before, after] =
+        [&before, &after].map(|bytes| safetensors::SafeTensors::deserialize(bytes).unwrap());
+    assert_eq!(before.names().len(), after.names().len());
+    assert!(before.names().iter().any(|name| name.starts_with("model.visual.")));
+    for (name, tensor) in before.tensors() {
+        let same = after.tensor(&name).unwrap().data() == tensor.data();
+        assert_eq!(same, name != "model.language_model.norm.weight", "{name}");
+    }
+    // A value model is of the text alone.
+    let values = Model::load(dir.path()).unwrap().to_value_model().unwrap();
+    let own = tempfile::tempdir().unwrap();
+    values.save(own.path()).unwrap();
+    assert!(Model::load(own.path()).unwrap().is_value_model());
+    let first = values.params.find("model.embed_tokens.weight").unwrap().param;
+    let theirs = model.params.find("model.language_model.embed_tokens.weight").unwrap().param;
+    assert_eq!(values.params.get(first), model.params.get(theirs));
 }
 
 #[test]
@@ -207,7 +338,7 @@ fn what_is_written_has_the_rotary_frequencies_in_both_dialects() {
         );
         Model::load(dir).unwrap();
     };
-    for name in GOLDEN {
+    for name in GOLDEN.into_iter().filter(|name| *name != NESTED) {
         let dir = tempfile::tempdir().unwrap();
         let model = Model::load(&golden(name)).unwrap();
         model.save(dir.path()).unwrap();
@@ -218,7 +349,8 @@ fn what_is_written_has_the_rotary_frequencies_in_both_dialects() {
         };
         check(dir.path(), model.config.rope_theta, scaling);
     }
-    for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3] {
+    for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3, Architecture::Qwen3_5]
+    {
         let dir = tempfile::tempdir().unwrap();
         Model::init(ModelConfig::new(&small(architecture, Dtype::F32)).unwrap(), 1).save(dir.path()).unwrap();
         check(dir.path(), 10_000.0, None);
@@ -292,7 +424,8 @@ fn transformers_loads_what_was_saved_and_computes_the_same() {
 fn transformers_loads_a_new_policy_and_computes_the_same() {
     let special = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"];
     let texts = ["the robot moves right", "the robot moves left"];
-    for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3] {
+    for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3, Architecture::Qwen3_5]
+    {
         let dir = tempfile::tempdir().unwrap();
         let tokenizer = Tokenizer::train_bpe(&texts, 280, &special).unwrap();
         let path = Path::new("tool_use.jinja");

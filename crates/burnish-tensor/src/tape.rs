@@ -138,6 +138,12 @@ impl<'p> Tape<'p> {
         Tape { prepacked: Some(prepacked), ..self }
     }
 
+    /// The parameters that it computes with.
+    #[must_use]
+    pub fn params(&self) -> &'p Params {
+        self.params
+    }
+
     /// The threads that work on its operations.
     #[must_use]
     pub fn workers(&self) -> Workers {

@@ -81,9 +81,9 @@ impl Sampler {
 
     /// Requests that fit into the free pages, or beside the pages that are `in_use`.
     fn fitting(&self, in_use: Option<&Pages>) -> Joining {
-        let answers: usize = self.active.iter().map(|sequence| sequence.cache.answer_pages()).sum();
+        let state_pages = self.pool.state_pages();
         let mut room = match in_use {
-            Some(in_use) => self.pool.pages_max() - in_use.len() - answers,
+            Some(in_use) => self.pool.pages_max() - in_use.len() - self.room_in_use(),
             None => self.pool.free(),
         };
         let places = self.limits.batch_max - self.active.len();
@@ -96,8 +96,9 @@ impl Sampler {
             let prompt = &answer.prompt;
             let prompt_pages =
                 if prompts.contains(prompt) { 0 } else { self.prompt_pages(answer, in_use, &mut begun) };
-            let pages = prompt_pages + pages_of(self.first_rows(answer));
-            probe_pages = probe_pages.max(answer.probe_pages());
+            let pages = prompt_pages + pages_of(self.first_rows(answer)) + state_pages;
+            let own = answer.probe_pages();
+            probe_pages = probe_pages.max(if own > 0 { own + state_pages } else { 0 });
             // One page is left for each sequence that continues, so that a newcomer does not have to leave at once.
             if pages + self.active.len() + joining.requests.len() + probe_pages > room {
                 joining.stalled = Some(id);
@@ -128,20 +129,39 @@ impl Sampler {
             if in_use.is_none() || !prefilled.is_unused() {
                 return 0;
             }
-            return block.pages() - block.shared().iter().filter(|page| is_there(page)).count();
+            let there = block.shared().iter().filter(|page| is_there(page)).count();
+            return block.pages() + block.state_pages() - there;
         }
         let prompt = &answer.prompt;
         let pages_max = self.cached_pages_max(prompt);
         let cached = self.tree.find(prompt, pages_max);
         let there = cached.into_iter().take_while(|page| is_there(page)).count();
         let new = (there..pages_max).filter(|page| begun.insert(&prompt[..(page + 1) * PAGE_ROWS])).count();
-        new + pages_of(prompt.len()) - pages_max
+        new + pages_of(prompt.len()) - pages_max + self.pool.state_pages()
     }
 
     /// Most pages of a prompt that need not be read if they are cached: its last token is always read, because what
     /// follows depends on it.
     fn cached_pages_max(&self, prompt: &[u32]) -> usize {
-        if self.model.params.device().is_cpu() { (prompt.len() - 1) / PAGE_ROWS } else { 0 }
+        if self.has_tree() { (prompt.len() - 1) / PAGE_ROWS } else { 0 }
+    }
+
+    /// Are beginnings of prompts kept for later ones? A GPU reads prompts whole, and a recurrent model would have to
+    /// keep a state, which is large, for every page.
+    fn has_tree(&self) -> bool {
+        self.model.params.device().is_cpu() && !self.model.is_recurrent()
+    }
+
+    /// Pages' worth of memory that active sequences take beside the pages of their prompts.
+    fn room_in_use(&self) -> usize {
+        let answers: usize = self.active.iter().map(|sequence| sequence.cache.answer_room()).sum();
+        let prompts: BTreeMap<*const Block, usize> = self
+            .active
+            .iter()
+            .map(|sequence| sequence.cache.prompt())
+            .map(|prompt| (Arc::as_ptr(prompt), prompt.state_pages()))
+            .collect();
+        answers + prompts.values().sum::<usize>()
     }
 
     /// The pages of prompts that active sequences use, without those of their answers.
@@ -211,8 +231,7 @@ impl Sampler {
     /// Drops unused pages in excess of the most that were ever in use at once.
     fn trim(&mut self) {
         let mut in_use = self.pages_in_use();
-        let answers: usize = self.active.iter().map(|sequence| sequence.cache.answer_pages()).sum();
-        self.pages_used_max = self.pages_used_max.max(in_use.len() + answers);
+        self.pages_used_max = self.pages_used_max.max(in_use.len() + self.room_in_use());
         let waiting = self.prompts.all_prefilled().flat_map(|prefilled| prefilled.block.shared());
         in_use.extend(waiting.map(Arc::as_ptr));
         // A page in use is either in the tree or at the end of a prompt.
@@ -225,7 +244,8 @@ impl Sampler {
         let pinned: BTreeSet<Arc<[u32]>> =
             joining.iter().map(|id| Arc::clone(&self.waiting[id].prompt)).collect();
         // The pages that continuing and joining sequences need next.
-        let first_pages = |id: &RequestId| 1 + pages_of(self.first_rows(&self.waiting[id]));
+        let state_pages = self.pool.state_pages();
+        let first_pages = |id: &RequestId| 1 + pages_of(self.first_rows(&self.waiting[id])) + state_pages;
         let spoken_for = self.active.len() + joining.iter().map(first_pages).sum::<usize>();
         let behind = self
             .waiting
@@ -257,7 +277,8 @@ impl Sampler {
             let unread = len - cached * PAGE_ROWS;
             let is_full =
                 tokens + unread > self.limits.prefill_tokens_max || pack.len() == self.limits.batch_max;
-            let is_crowded = !pinned.contains(&prompt) && pages_of(len) + spoken_for > self.pool.free();
+            let is_crowded =
+                !pinned.contains(&prompt) && pages_of(len) + state_pages + spoken_for > self.pool.free();
             if (is_full && !pack.is_empty()) || is_crowded {
                 break;
             }
@@ -288,9 +309,10 @@ impl Sampler {
         }
         let hidden = self.model.forward(&mut tape, &ids, &positions, &mut mixer);
         let hidden = tape.gather(&hidden, &last);
+        let has_tree = self.has_tree();
         let hidden_rows = self.readback.read(&hidden)?.chunks_exact(hidden.cols());
         for ((prompt, hidden), mut block) in pack.iter().zip(hidden_rows).zip(mixer.into_blocks()) {
-            if self.model.params.device().is_cpu() {
+            if has_tree {
                 self.tree.keep(prompt, &mut block);
             }
             self.prompts.keep(prompt, Prefilled { block: Arc::new(block), hidden: hidden.to_vec() });
@@ -331,7 +353,8 @@ impl Sampler {
 
     /// Most pages that a probe of an active sequence needs. Probes are answered one after the other.
     fn probe_pages(&self) -> usize {
-        self.active.iter().map(|sequence| sequence.answer.probe_pages()).max().unwrap_or(0)
+        let pages = self.active.iter().map(|sequence| sequence.answer.probe_pages()).max().unwrap_or(0);
+        if pages > 0 { pages + self.pool.state_pages() } else { 0 }
     }
 
     /// Removes the youngest active sequence; returns its index.

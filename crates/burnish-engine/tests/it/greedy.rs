@@ -59,3 +59,13 @@ fn qwen2_continues_as_in_transformers() {
 fn qwen3_continues_as_in_transformers() {
     check("qwen3");
 }
+
+#[test]
+fn qwen3_5_continues_as_in_transformers() {
+    check("qwen3_5");
+}
+
+#[test]
+fn the_text_model_within_a_larger_one_continues_as_in_transformers() {
+    check("qwen3_5-nested-bf16");
+}

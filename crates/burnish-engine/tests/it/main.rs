@@ -10,6 +10,7 @@ mod common;
 mod control;
 mod generate;
 mod greedy;
+mod hybrid;
 mod logprobs;
 mod memory;
 mod open;

@@ -6,6 +6,8 @@ Each folder holds a model as `save_pretrained` writes it and `expected.json`:
   prompts   lists of ids
   logits    for each prompt, the logits of every position, flattened [T * V], by a full forward in f32
   greedy    for each prompt, the 24 ids that `generate` appends without sampling
+  gradients where asked for: of the sum of the next ids' log-probs in the last prompt, for each parameter its norm and
+            its first five elements
 """
 
 import json
@@ -17,6 +19,10 @@ from transformers import (
     LlamaForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3_5Config,
+    Qwen3_5ForCausalLM,
+    Qwen3_5ForConditionalGeneration,
+    Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -35,6 +41,8 @@ SIZES = dict(
     eos_token_id=None,
 )
 PROMPTS = [[3, 1, 4, 1, 5], [66], [2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5, 9]]
+# Longer than a chunk of the delta rule.
+LONG = [(at * at + 3 * at) % 67 for at in range(75)]
 GREEDY_TOKENS = 24
 
 
@@ -44,7 +52,13 @@ def randomise(model, seed):
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         if "norm" in name:
-            parameter.data = 1 + 0.3 * noise
+            # Norms of Qwen3.5 multiply by 1 + w, but for those of the delta rule.
+            centred = type(model).__name__.startswith("Qwen3_5") and "linear_attn" not in name
+            parameter.data = (0 if centred else 1) + 0.3 * noise
+        elif name.endswith("A_log") or name.endswith("dt_bias"):
+            parameter.data = noise
+        elif "conv1d" in name:
+            parameter.data = 0.5 * noise
         elif name.endswith("bias"):
             parameter.data = 0.5 * noise
         else:
@@ -65,7 +79,7 @@ def to_hub_dialect(folder):
     path.write_text(json.dumps(config, indent=2) + "\n")
 
 
-def make(name, model_class, config, seed, dtype=torch.float32, hub_dialect=False, max_shard_size="50GB"):
+def make(name, model_class, config, seed, dtype=torch.float32, hub_dialect=False, max_shard_size="50GB", prompts=PROMPTS, gradients=False):
     folder = HERE / name
     folder.mkdir(exist_ok=True)
     model = model_class(config)
@@ -77,7 +91,7 @@ def make(name, model_class, config, seed, dtype=torch.float32, hub_dialect=False
     model = model_class.from_pretrained(folder, dtype=torch.float32).eval()
     logits, greedy, margin = [], [], float("inf")
     with torch.no_grad():
-        for prompt in PROMPTS:
+        for prompt in prompts:
             ids = torch.tensor([prompt])
             scores = model(ids).logits[0]
             logits.append([float(f"{value:.7g}") for value in scores.flatten().tolist()])
@@ -87,7 +101,15 @@ def make(name, model_class, config, seed, dtype=torch.float32, hub_dialect=False
             greedy.append(out[0, len(prompt) :].tolist())
             best = model(out).logits[0, len(prompt) - 1 : -1].topk(2).values
             margin = min(margin, (best[:, 0] - best[:, 1]).min().item())
-    expected = {"prompts": PROMPTS, "logits": logits, "greedy": greedy}
+    expected = {"prompts": prompts, "logits": logits, "greedy": greedy}
+    if gradients:
+        ids = torch.tensor([prompts[-1]])
+        logprobs = torch.log_softmax(model(ids).logits[0, :-1], -1).gather(-1, ids[0, 1:, None])
+        logprobs.sum().backward()
+        expected["gradients"] = {
+            name: [parameter.grad.norm().item(), *parameter.grad.flatten()[:5].tolist()]
+            for name, parameter in model.named_parameters()
+        }
     (folder / "expected.json").write_text(json.dumps(expected) + "\n")
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{name}: {size} bytes; smallest margin of a greedy choice {margin:.4f}")
@@ -140,4 +162,30 @@ make(
     seed=6,
     dtype=torch.bfloat16,
     hub_dialect=True,
+)
+
+HYBRID = dict(
+    SIZES,
+    num_hidden_layers=4,
+    head_dim=16,
+    linear_num_key_heads=2,
+    linear_num_value_heads=4,
+    linear_key_head_dim=8,
+    linear_value_head_dim=12,
+    tie_word_embeddings=True,
+    rope_parameters={"rope_theta": 10000000.0, "rope_type": "default", "partial_rotary_factor": 0.25},
+)
+make("qwen3_5", Qwen3_5ForCausalLM, Qwen3_5TextConfig(**HYBRID), seed=7, prompts=[*PROMPTS, LONG], gradients=True)
+# The text model within one that also sees, as the hub has it. Four layers, of which the last two attend.
+PICTURES = dict(
+    depth=1, hidden_size=16, num_heads=2, intermediate_size=24, out_hidden_size=32, patch_size=4, num_position_embeddings=16
+)
+NESTED = dict(HYBRID, layer_types=["linear_attention", "linear_attention", "full_attention", "full_attention"])
+make(
+    "qwen3_5-nested-bf16",
+    Qwen3_5ForConditionalGeneration,
+    Qwen3_5Config(text_config=NESTED, vision_config=PICTURES, tie_word_embeddings=True),
+    seed=8,
+    dtype=torch.bfloat16,
+    prompts=[*PROMPTS, LONG],
 )

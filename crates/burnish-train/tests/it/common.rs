@@ -26,6 +26,7 @@ pub(crate) fn tiny_model(architecture: Architecture, is_tied: bool, dtype: Dtype
         rope_theta: 1000.0,
         tie_word_embeddings: is_tied,
         dtype,
+        delta_rule: None,
     })
     .unwrap();
     let mut model = Model::init(config, 1);

@@ -8,12 +8,16 @@
 //! change the computation ([`HARMLESS`]); or it is an error, unless its value is `null` or `false`, which means that a
 //! feature is off.
 
+mod blocks;
+pub(crate) mod keys;
+
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::config_keys::Keys;
+pub use self::blocks::{DeltaRuleConfig, LayerKind};
+use self::keys::Keys;
 use crate::rope::{self, RopeScaling};
 use crate::{ConfigError, ModelError, files};
 
@@ -41,6 +45,20 @@ const HARMLESS: &[&str] = &[
     "use_cache",
 ];
 
+/// Further keys that do not change what Qwen3.5 computes of text: those of its pictures, and of the layers that predict
+/// several tokens at once, whose weights are carried along.
+const HARMLESS_QWEN3_5: &[&str] = &[
+    "image_token_id",
+    "mamba_ssm_dtype",
+    "mlp_only_layers",
+    "mtp_num_hidden_layers",
+    "mtp_use_dedicated_embeddings",
+    "video_token_id",
+    "vision_config",
+    "vision_end_token_id",
+    "vision_start_token_id",
+];
+
 /// Largest value of any size: far above any model, and small enough that products can't overflow.
 const SIZE_MAX: u64 = 1 << 24;
 
@@ -54,10 +72,15 @@ pub enum Architecture {
     Qwen2,
     /// `Qwen3ForCausalLM`: Llama with normed queries and keys (arXiv:2505.09388).
     Qwen3,
+    /// `Qwen3_5ForCausalLM`: three layers of the gated delta rule (arXiv:2412.06464) to each one of gated attention. Of
+    /// `Qwen3_5ForConditionalGeneration` it is the part that reads and writes text.
+    #[serde(rename = "qwen3_5")]
+    Qwen3_5,
 }
 
 impl Architecture {
-    const ALL: [Architecture; 3] = [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3];
+    const ALL: [Architecture; 4] =
+        [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3, Architecture::Qwen3_5];
 
     /// Name of the class in `transformers`, with a head that gives logits.
     pub fn class(self) -> &'static str {
@@ -65,6 +88,7 @@ impl Architecture {
             Architecture::Llama => "LlamaForCausalLM",
             Architecture::Qwen2 => "Qwen2ForCausalLM",
             Architecture::Qwen3 => "Qwen3ForCausalLM",
+            Architecture::Qwen3_5 => "Qwen3_5ForCausalLM",
         }
     }
 
@@ -74,6 +98,7 @@ impl Architecture {
             Architecture::Llama => "LlamaForSequenceClassification",
             Architecture::Qwen2 => "Qwen2ForSequenceClassification",
             Architecture::Qwen3 => "Qwen3ForSequenceClassification",
+            Architecture::Qwen3_5 => "Qwen3_5TextForSequenceClassification",
         }
     }
 
@@ -83,6 +108,7 @@ impl Architecture {
             Architecture::Llama => "llama",
             Architecture::Qwen2 => "qwen2",
             Architecture::Qwen3 => "qwen3",
+            Architecture::Qwen3_5 => "qwen3_5_text",
         }
     }
 }
@@ -150,6 +176,9 @@ pub struct ModelShape {
     pub tie_word_embeddings: bool,
     /// Type in which the weights are stored.
     pub dtype: Dtype,
+    /// Sizes of the delta rule of `qwen3_5`, in three of four layers; those of transformers where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta_rule: Option<DeltaRuleConfig>,
 }
 
 /// What a model computes, according to its `config.json`.
@@ -168,12 +197,18 @@ pub struct ModelConfig {
     pub intermediate_size: usize,
     /// Number of layers, L.
     pub num_hidden_layers: usize,
+    /// What mixes tokens at each of them.
+    pub layers: Vec<LayerKind>,
+    /// Sizes of the delta rule, for the architectures that have it.
+    pub delta_rule: Option<DeltaRuleConfig>,
     /// Number of query heads, H.
     pub num_attention_heads: usize,
     /// Number of key and value heads; divides the number of query heads.
     pub num_key_value_heads: usize,
     /// Width of a head; even.
     pub head_dim: usize,
+    /// Columns of a head that are turned by its position, from the first on; even.
+    pub rotary_dim: usize,
     /// Longest sequence.
     pub max_position_embeddings: usize,
     /// Added to the mean square in every norm.
@@ -192,10 +227,16 @@ pub struct ModelConfig {
     pub has_mlp_bias: bool,
     /// Whether queries and keys are normed, head by head.
     pub has_qk_norm: bool,
+    /// Whether what is attended is multiplied by a gate.
+    pub has_attention_gate: bool,
+    /// Whether norms multiply by `1 + w` instead of `w`.
+    pub has_centred_norms: bool,
     /// Standard deviation of new weights.
     pub initializer_range: f64,
     /// Type in which new weights are stored.
     pub dtype: Dtype,
+    /// Whether the text's part of `config.json` is in `text_config`, and its weights beside others.
+    is_nested: bool,
     json: Value,
 }
 
@@ -222,41 +263,22 @@ impl ModelConfig {
                 expected: "a JSON object".into(),
             });
         };
-        let keys = Keys::new(map);
-        let (architecture, head) = read_architecture(&keys)?;
-        check_computation(&keys, architecture)?;
-        let heads = keys.size("num_attention_heads", SIZE_MAX)?;
-        let kv_heads = read_kv_heads(&keys, architecture, heads)?;
-        let hidden_size = keys.size("hidden_size", SIZE_MAX)?;
-        let num_hidden_layers = keys.size("num_hidden_layers", 4096)?;
-        check_layer_types(&keys, num_hidden_layers)?;
-        let max_position_embeddings = keys.size("max_position_embeddings", 1 << 31)?;
-        let rope = rope::read(&keys, max_position_embeddings)?;
-        let has_attention_bias = keys.flag("attention_bias", false)?;
-        let config = ModelConfig {
-            architecture,
-            head,
-            vocab_size: keys.size("vocab_size", SIZE_MAX)?,
-            hidden_size,
-            intermediate_size: keys.size("intermediate_size", SIZE_MAX)?,
-            num_hidden_layers,
-            num_attention_heads: heads,
-            num_key_value_heads: kv_heads,
-            head_dim: read_head_dim(&keys, architecture, hidden_size, heads)?,
-            max_position_embeddings,
-            rms_norm_eps: keys.number("rms_norm_eps", 1e-6, 0.0, "a number of 0 or more")?,
-            rope_theta: rope.theta,
-            rope_scaling: rope.scaling,
-            tie_word_embeddings: keys.flag("tie_word_embeddings", false)?,
-            has_qkv_bias: has_attention_bias || architecture == Architecture::Qwen2,
-            has_o_bias: has_attention_bias && architecture != Architecture::Qwen2,
-            has_mlp_bias: keys.flag("mlp_bias", false)?,
-            has_qk_norm: architecture == Architecture::Qwen3,
-            initializer_range: keys.number("initializer_range", 0.02, 0.0, "a number of 0 or more")?,
-            dtype: read_dtype(&keys)?,
-            json: Value::Null,
+        let outer = Keys::new(map);
+        let found = read_architecture(&outer)?;
+        let config = match found.is_nested {
+            false => read(&outer, found, None)?,
+            true => {
+                let Some(Value::Object(text)) = outer.get(TEXT) else {
+                    let expected = format!("an object, as {NESTED_CLASS} has it");
+                    return Err(ConfigError::Missing { key: TEXT.into(), expected });
+                };
+                let text = Keys::new(text);
+                text.only("model_type", &[json!(found.architecture.model_type())], "\"qwen3_5_text\"")
+                    .and_then(|()| read(&text, found, Some(&outer)))
+                    .map_err(|error| error.within(TEXT))?
+            }
         };
-        keys.finish(HARMLESS)?;
+        outer.finish(&harmless(found.architecture))?;
         Ok(ModelConfig { json, ..config })
     }
 
@@ -285,7 +307,22 @@ impl ModelConfig {
         set("tie_word_embeddings", json!(shape.tie_word_embeddings));
         set("use_cache", json!(true));
         set("dtype", json!(shape.dtype.torch_name()));
-        ModelConfig::from_json(Value::Object(map))
+        let mut json = Value::Object(map);
+        if shape.architecture == Architecture::Qwen3_5 {
+            // As the hub's files have it: a quarter of each head is turned.
+            json["rope_parameters"]["partial_rotary_factor"] = json!(0.25);
+            let sizes = shape.delta_rule.map(|delta| json!(delta));
+            for (key, value) in sizes.iter().filter_map(Value::as_object).flatten() {
+                json[key] = value.clone();
+            }
+            let config = ModelConfig::from_json(json.clone())?;
+            json["layer_types"] = config.layers.iter().map(|kind| kind.name()).collect();
+        } else if shape.delta_rule.is_some() {
+            let architectures = json!([shape.architecture.class()]);
+            let supported = "Qwen3_5ForCausalLM, if `delta_rule` is given";
+            return Err(Keys::unsupported("architectures", &architectures, supported));
+        }
+        ModelConfig::from_json(json)
     }
 
     /// The JSON of `config.json`: as it was read, or as [`ModelConfig::new`] made it.
@@ -296,15 +333,40 @@ impl ModelConfig {
     /// The same, with a head that gives one number.
     pub(crate) fn with_value_head(&self) -> Self {
         let mut config = ModelConfig { head: Head::Value, ..self.clone() };
+        if let Some(text) = self.json.get(TEXT).filter(|_| self.is_nested) {
+            (config.json, config.is_nested) = (text.clone(), false);
+        }
         config.json["architectures"] = json!([self.architecture.value_class()]);
         config.json["id2label"] = json!({ "0": "LABEL_0" });
         config.json["label2id"] = json!({ "LABEL_0": 0 });
         config
     }
 
-    /// The scaled angle by which one position turns each pair of a head's columns, `[head_dim / 2]`.
+    /// The scaled angle by which one position turns each pair of a head's columns, `[rotary_dim / 2]`.
     pub(crate) fn inverse_frequencies(&self) -> Vec<f32> {
-        rope::inverse_frequencies(self.head_dim, self.rope_theta, self.rope_scaling)
+        rope::inverse_frequencies(self.rotary_dim, self.rope_theta, self.rope_scaling)
+    }
+
+    /// What the names of the decoder's weights begin with.
+    pub(crate) fn root(&self) -> &'static str {
+        if self.is_nested { "model.language_model" } else { "model" }
+    }
+
+    /// Name of the embedding.
+    pub(crate) fn embedding_name(&self) -> String {
+        format!("{}.embed_tokens.weight", self.root())
+    }
+
+    /// Belongs a tensor of this name to parts of the model that text does not pass through? Such tensors are kept as
+    /// they are.
+    pub(crate) fn is_carried(&self, name: &str) -> bool {
+        let parts = ["model.visual.", "mtp."];
+        self.architecture == Architecture::Qwen3_5 && parts.iter().any(|part| name.starts_with(part))
+    }
+
+    /// Number of layers of a kind.
+    pub fn layers_of(&self, kind: LayerKind) -> usize {
+        self.layers.iter().filter(|layer| **layer == kind).count()
     }
 
     pub(crate) fn save(&self, dir: &Path) -> Result<(), ModelError> {
@@ -315,7 +377,8 @@ impl ModelConfig {
     /// look for, if these values are only in `rope_parameters`.
     fn json_for_both(&self) -> Value {
         let mut json = self.json.clone();
-        let Some(map) = json.as_object_mut() else { return json };
+        // No reader of transformers 4 knows the classes with an inner configuration.
+        let Some(map) = json.as_object_mut().filter(|_| !self.is_nested) else { return json };
         let is_absent = |map: &Map<String, Value>, key: &str| map.get(key).is_none_or(Value::is_null);
         if is_absent(map, "rope_theta") {
             let named = map.get("rope_parameters").and_then(|parameters| parameters.get("rope_theta"));
@@ -334,8 +397,103 @@ impl ModelConfig {
     }
 }
 
-fn read_architecture(keys: &Keys<'_>) -> Result<(Architecture, Head), ConfigError> {
-    let supported = || Architecture::ALL.map(Architecture::class).join(", ");
+/// The class that holds a text model beside one of pictures.
+const NESTED_CLASS: &str = "Qwen3_5ForConditionalGeneration";
+/// Its `model_type`, and where it has the text model's configuration.
+const NESTED_TYPE: &str = "qwen3_5";
+const TEXT: &str = "text_config";
+
+/// What `architectures` names.
+#[derive(Clone, Copy)]
+struct Found {
+    architecture: Architecture,
+    head: Head,
+    is_nested: bool,
+}
+
+fn harmless(architecture: Architecture) -> Vec<&'static str> {
+    let more = if architecture == Architecture::Qwen3_5 { HARMLESS_QWEN3_5 } else { &[] };
+    [HARMLESS, more].concat()
+}
+
+/// Reads the keys of the text model. `outer` are those around `text_config`, where there is one: some keys may be in
+/// either place.
+fn read(keys: &Keys<'_>, found: Found, outer: Option<&Keys<'_>>) -> Result<ModelConfig, ConfigError> {
+    let Found { architecture, head, is_nested } = found;
+    check_computation(keys, architecture)?;
+    let heads = keys.size("num_attention_heads", SIZE_MAX)?;
+    let kv_heads = read_kv_heads(keys, architecture, heads)?;
+    let hidden_size = keys.size("hidden_size", SIZE_MAX)?;
+    let num_hidden_layers = keys.size("num_hidden_layers", 4096)?;
+    let max_position_embeddings = keys.size("max_position_embeddings", 1 << 31)?;
+    let is_hybrid = architecture == Architecture::Qwen3_5;
+    let head_dim = read_head_dim(keys, architecture, hidden_size, heads)?;
+    let rope = rope::read(keys, max_position_embeddings, is_hybrid.then_some(QWEN3_5_ROTARY_FACTOR))?;
+    let has_attention_bias = keys.flag("attention_bias", false)?;
+    let config = ModelConfig {
+        architecture,
+        head,
+        vocab_size: keys.size("vocab_size", SIZE_MAX)?,
+        hidden_size,
+        intermediate_size: keys.size("intermediate_size", SIZE_MAX)?,
+        num_hidden_layers,
+        layers: blocks::read_layers(keys, architecture, num_hidden_layers)?,
+        delta_rule: blocks::read_delta_rule(keys, architecture)?,
+        num_attention_heads: heads,
+        num_key_value_heads: kv_heads,
+        head_dim,
+        rotary_dim: read_rotary_dim(head_dim, rope.rotary_factor)?,
+        max_position_embeddings,
+        rms_norm_eps: keys.number("rms_norm_eps", 1e-6, 0.0, "a number of 0 or more")?,
+        rope_theta: rope.theta,
+        rope_scaling: rope.scaling,
+        tie_word_embeddings: read_tied(keys, outer)?,
+        has_qkv_bias: has_attention_bias || architecture == Architecture::Qwen2,
+        has_o_bias: has_attention_bias && architecture != Architecture::Qwen2,
+        has_mlp_bias: keys.flag("mlp_bias", false)?,
+        has_qk_norm: matches!(architecture, Architecture::Qwen3 | Architecture::Qwen3_5),
+        has_attention_gate: is_hybrid,
+        has_centred_norms: is_hybrid,
+        initializer_range: keys.number("initializer_range", 0.02, 0.0, "a number of 0 or more")?,
+        dtype: read_dtype(outer.filter(|_| keys.get("dtype").is_none()).unwrap_or(keys))?,
+        is_nested,
+        json: Value::Null,
+    };
+    if outer.is_some() {
+        keys.finish(&harmless(architecture))?;
+    }
+    Ok(config)
+}
+
+/// Is the head the embedding? transformers looks at the text's configuration, and at the one around it.
+fn read_tied(keys: &Keys<'_>, outer: Option<&Keys<'_>>) -> Result<bool, ConfigError> {
+    const KEY: &str = "tie_word_embeddings";
+    let own = keys.flag(KEY, false)?;
+    let Some(around) = outer.filter(|outer| outer.get(KEY).is_some()) else { return Ok(own) };
+    let around = around.flag(KEY, false)?;
+    if keys.get(KEY).is_some() && own != around {
+        return Err(Keys::invalid(KEY, &json!(own), format!("{around}, as around {TEXT}")));
+    }
+    Ok(around)
+}
+
+/// The share of a head that is turned, where the file does not say it.
+const QWEN3_5_ROTARY_FACTOR: f64 = 0.25;
+
+fn read_rotary_dim(head_dim: usize, factor: f64) -> Result<usize, ConfigError> {
+    let columns = (head_dim as f64 * factor) as usize;
+    if columns.is_multiple_of(2) && columns <= head_dim {
+        return Ok(columns);
+    }
+    let expected = format!("a share of head_dim {head_dim} that is an even number of columns");
+    Err(Keys::invalid("partial_rotary_factor", &json!(factor), expected))
+}
+
+fn read_architecture(keys: &Keys<'_>) -> Result<Found, ConfigError> {
+    let supported = || {
+        let classes = Architecture::ALL.map(Architecture::class);
+        [&classes[..], &[NESTED_CLASS]].concat().join(", ")
+    };
     let Some(value) = keys.get("architectures") else {
         return Err(ConfigError::Missing { key: "architectures".into(), expected: supported() });
     };
@@ -344,13 +502,19 @@ fn read_architecture(keys: &Keys<'_>) -> Result<(Architecture, Head), ConfigErro
         _ => None,
     });
     let is = |known: &Architecture| {
-        let head = |class: &str, head| (Some(class) == named).then_some((*known, head));
-        head(known.class(), Head::Vocabulary).or_else(|| head(known.value_class(), Head::Value))
+        let found = |class: &str, head, is_nested| {
+            (Some(class) == named).then_some(Found { architecture: *known, head, is_nested })
+        };
+        found(known.class(), Head::Vocabulary, false)
+            .or_else(|| found(known.value_class(), Head::Value, false))
     };
-    let Some((found, head)) = Architecture::ALL.iter().find_map(is) else {
-        return Err(Keys::unsupported("architectures", value, supported()));
+    let nested = Found { architecture: Architecture::Qwen3_5, head: Head::Vocabulary, is_nested: true };
+    let found = match Architecture::ALL.iter().find_map(is) {
+        None if named == Some(NESTED_CLASS) => nested,
+        None => return Err(Keys::unsupported("architectures", value, supported())),
+        Some(found) => found,
     };
-    if head == Head::Value {
+    if found.head == Head::Value {
         // transformers gives a classifier two labels if none are named.
         let labels = keys.get("id2label").and_then(Value::as_object).map_or(2, Map::len);
         if labels != 1 {
@@ -358,13 +522,15 @@ fn read_architecture(keys: &Keys<'_>) -> Result<(Architecture, Head), ConfigErro
             return Err(Keys::unsupported("id2label", &value, "one label: a head that gives one number"));
         }
     }
+    let (expected, class) = match found.is_nested {
+        true => (NESTED_TYPE, NESTED_CLASS),
+        false => (found.architecture.model_type(), found.architecture.class()),
+    };
     match keys.get("model_type") {
-        Some(model_type) if model_type.as_str() != Some(found.model_type()) => Err(Keys::unsupported(
-            "model_type",
-            model_type,
-            format!("\"{}\" with {}", found.model_type(), found.class()),
-        )),
-        _ => Ok((found, head)),
+        Some(model_type) if model_type.as_str() != Some(expected) => {
+            Err(Keys::unsupported("model_type", model_type, format!("\"{expected}\" with {class}")))
+        }
+        _ => Ok(found),
     }
 }
 
@@ -372,7 +538,6 @@ fn read_architecture(keys: &Keys<'_>) -> Result<(Architecture, Head), ConfigErro
 fn check_computation(keys: &Keys<'_>, architecture: Architecture) -> Result<(), ConfigError> {
     keys.only("hidden_act", &[json!("silu")], "\"silu\"")?;
     keys.only("use_sliding_window", &[json!(false)], "false (full attention)")?;
-    keys.only("partial_rotary_factor", &[json!(1), json!(1.0)], "1")?;
     keys.only("quantization_config", &[], "weights in f32, bf16 or f16 without quantization")?;
     keys.only(
         "attention_dropout",
@@ -387,26 +552,16 @@ fn check_computation(keys: &Keys<'_>, architecture: Architecture) -> Result<(), 
             keys.get("max_window_layers");
             keys.only("mlp_bias", &[json!(false)], "false")?;
         }
+        Architecture::Qwen3_5 => {
+            keys.only("mlp_bias", &[json!(false)], "false")?;
+            keys.only("attn_output_gate", &[json!(true)], "true: attention of Qwen3.5 has a gate")?;
+        }
     }
     if architecture == Architecture::Qwen2 {
         // transformers gives Qwen2 its biases whatever the value of the key.
         keys.only("attention_bias", &[json!(true)], "true: queries, keys and values of Qwen2 have biases")?;
     }
     Ok(())
-}
-
-fn check_layer_types(keys: &Keys<'_>, layers: usize) -> Result<(), ConfigError> {
-    let Some(value) = keys.get("layer_types") else { return Ok(()) };
-    let is_full = |list: &Vec<Value>| list.iter().all(|kind| kind == "full_attention");
-    match value.as_array() {
-        Some(list) if !is_full(list) => {
-            Err(Keys::unsupported("layer_types", value, "\"full_attention\" in every layer"))
-        }
-        Some(list) if list.len() == layers => Ok(()),
-        _ => {
-            Err(Keys::invalid("layer_types", value, format!("a list of {layers} names, one for each layer")))
-        }
-    }
 }
 
 fn read_kv_heads(keys: &Keys<'_>, architecture: Architecture, heads: usize) -> Result<usize, ConfigError> {
@@ -432,8 +587,9 @@ fn read_head_dim(
 ) -> Result<usize, ConfigError> {
     let head_dim = match keys.get("head_dim") {
         Some(_) => keys.size("head_dim", 1 << 16)?,
-        // The default of Qwen3's class in transformers.
+        // The defaults of their classes in transformers.
         None if architecture == Architecture::Qwen3 => 128,
+        None if architecture == Architecture::Qwen3_5 => 256,
         None if hidden_size.is_multiple_of(heads) => hidden_size / heads,
         None => {
             let expected = format!("a multiple of num_attention_heads {heads}, or head_dim be given");

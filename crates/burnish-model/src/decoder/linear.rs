@@ -1,0 +1,27 @@
+//! A linear map with its name.
+
+use burnish_tensor::{Param, Tape, Var, Weight};
+
+use super::{Declare, Init};
+
+/// `x Wᵀ + b`.
+#[derive(Debug, Clone)]
+pub(super) struct Linear {
+    pub(super) name: String,
+    pub(super) weight: Weight,
+    pub(super) bias: Option<Param>,
+}
+
+impl Linear {
+    pub(super) fn declare(name: &str, rows: usize, cols: usize, has_bias: bool, add: Declare<'_>) -> Self {
+        Linear {
+            name: name.to_owned(),
+            weight: add(&format!("{name}.weight"), &[rows, cols], Init::Normal).into(),
+            bias: has_bias.then(|| add(&format!("{name}.bias"), &[rows], Init::Zeros)),
+        }
+    }
+
+    pub(super) fn apply(&self, tape: &mut Tape<'_>, x: &Var) -> Var {
+        tape.linear(x, self.weight, self.bias)
+    }
+}
