@@ -8,9 +8,12 @@
 //! training = 3 · forward                  (the products once for values, twice for derivatives)
 //! ```
 //!
+//! Of the delta rule, reading and writing a state once a row: `6·layers·value_heads·key_dim·value_dim·rows`. Its
+//! matrices are in `W`, its convolution is left out.
+//!
 //! A prompt that several answers share counts once; the last token of a sequence is never read.
 
-use burnish_model::ModelConfig;
+use burnish_model::{LayerKind, ModelConfig};
 
 /// Rows that go through the layers, rows that go through the head, and pairs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -53,6 +56,7 @@ fn pairs(before: usize, rows: usize) -> f64 {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Costs {
     layers: f64,
+    state: f64,
     head: f64,
     pair: f64,
 }
@@ -62,17 +66,27 @@ impl Costs {
     pub(crate) fn of(config: &ModelConfig) -> Self {
         let queries = config.num_attention_heads * config.head_dim;
         let keys = config.num_key_value_heads * config.head_dim;
-        let layer = config.hidden_size * (2 * queries + 2 * keys + 3 * config.intermediate_size);
+        let gates = if config.has_attention_gate { queries } else { 0 };
+        let attending = config.layers_of(LayerKind::Attention);
+        let attention = config.hidden_size * (2 * queries + gates + 2 * keys);
+        let mlp = config.hidden_size * 3 * config.intermediate_size;
+        let (delta, state) = config.delta_rule.map_or((0, 0), |delta| {
+            let values = delta.value_heads * delta.value_dim;
+            let maps = config.hidden_size * (delta.conv_columns() + 2 * values + 2 * delta.value_heads);
+            (maps, 3 * values * delta.key_dim)
+        });
+        let recurrent = config.layers_of(LayerKind::DeltaRule);
         Costs {
-            layers: (config.num_hidden_layers * layer) as f64,
+            layers: (config.num_hidden_layers * mlp + attending * attention + recurrent * delta) as f64,
+            state: (recurrent * state) as f64,
             head: (config.vocab_size * config.hidden_size) as f64,
-            pair: (2 * config.num_hidden_layers * queries) as f64,
+            pair: (2 * attending * queries) as f64,
         }
     }
 
     /// Operations of a forward pass.
     pub(crate) fn forward(self, extent: Extent) -> f64 {
-        2.0 * (self.layers * extent.rows + self.head * extent.scored + self.pair * extent.pairs)
+        2.0 * ((self.layers + self.state) * extent.rows + self.head * extent.scored + self.pair * extent.pairs)
     }
 
     /// Operations of a forward and a backward pass.
@@ -106,6 +120,7 @@ mod tests {
             rope_theta: 10_000.0,
             tie_word_embeddings: false,
             dtype: Dtype::F32,
+            delta_rule: None,
         };
         Costs::of(&ModelConfig::new(&shape).unwrap())
     }

@@ -44,7 +44,7 @@ impl DeltaRule {
         let (keys, values) = (shape.key_heads * shape.key_dim, shape.value_heads * shape.value_dim);
         let columns = delta.conv_columns();
         let part = |part: &str| format!("{name}.{part}");
-        let mut linear =
+        let linear =
             |name: &str, rows, cols, add: Declare<'_>| Linear::declare(&part(name), rows, cols, false, add);
         debug_assert_eq!(columns, 2 * keys + values);
         DeltaRule {
