@@ -11,8 +11,8 @@ use std::sync::Arc;
 use burnish_core::rng::Stream;
 use burnish_tensor::optim::{AdamW, adamw_step};
 use burnish_tensor::{
-    HeadShape, KV_ROWS, KvBlock, Layout, Param, Params, Precision, Prepacked, Rope, Segment, Tape, Var,
-    Vocab, Workers, cached_attention,
+    DeltaInputs, DeltaRows, DeltaShape, HeadShape, KV_ROWS, KvBlock, Layout, Param, Params, Precision,
+    Prepacked, Rope, Segment, Tape, Var, Vocab, Workers, cached_attention, delta_step,
 };
 use divan::{Bencher, black_box, counter::ItemsCount};
 
@@ -123,6 +123,56 @@ fn groups() -> Vec<Segment> {
         }
     }
     segments
+}
+
+const DELTA: DeltaShape = DeltaShape { key_heads: 4, value_heads: 4, key_dim: 64, value_dim: 64 };
+
+/// 16 sequences of 256 tokens, beside which `benches/delta_torch.py` runs torch.
+#[divan::bench(args = ["head", "channel"])]
+fn delta_rule(bencher: Bencher<'_, '_>, decay_of_each: &str) {
+    let layout = Arc::new(Layout::causal(&[256; 16]));
+    let decays = if decay_of_each == "head" { DELTA.value_heads } else { DELTA.key_width() };
+    // Small numbers, so that nothing grows although keys are not of unit length.
+    let inputs = [WIDTH, WIDTH, WIDTH, decays, DELTA.value_heads].map(|cols| (ROWS, cols));
+    let params = Params::new();
+    let [q, k, v, decay, beta] = inputs.map(|(rows, cols)| random(rows * cols));
+    let log_decay: Vec<f32> = decay.iter().map(|x| x - 0.5).collect();
+    bencher
+        .counter(ItemsCount::new(ROWS))
+        .with_inputs(|| [&q, &k, &v, &log_decay, &beta].map(Vec::clone))
+        .bench_local_values(|data| {
+            let mut tape = Tape::recording(&params);
+            let mut data = data.into_iter();
+            let [q, k, v, log_decay, beta] =
+                inputs.map(|(rows, cols)| tape.external(rows, cols, data.next().unwrap()));
+            let k = tape.unit_heads(&k, DELTA.key_dim, 1.0);
+            let inputs = DeltaInputs { q: &q, k: &k, v: &v, log_decay: &log_decay, beta: &beta };
+            let out = tape.delta_rule(inputs, DELTA, &layout);
+            let d_out = vec![1.0; out.data().len()];
+            tape.backward_from(&out, d_out, &mut []);
+        });
+}
+
+/// 64 sequences decode one token each.
+#[divan::bench]
+fn delta_step_of_a_batch(bencher: Bencher<'_, '_>) {
+    const BATCH: usize = 64;
+    let [q, k, v] = [(); 3].map(|()| random(BATCH * WIDTH));
+    let [log_decay, beta] = [-0.5, 0.5].map(|x| vec![x; BATCH * DELTA.value_heads]);
+    let rows = DeltaRows { q: &q, k: &k, v: &v, log_decay: &log_decay, beta: &beta };
+    let mut states = vec![vec![0.0; DELTA.state_len()]; BATCH];
+    let mut out = vec![0.0; v.len()];
+    bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
+        let mut states: Vec<&mut [f32]> = states.iter_mut().map(Vec::as_mut_slice).collect();
+        delta_step(black_box(rows), DELTA, &mut states, &mut out, Workers::One);
+    });
+}
+
+#[divan::bench]
+fn short_conv(bencher: Bencher<'_, '_>) {
+    let layout = Arc::new(Layout::causal(&[256; 16]));
+    let (params, weight) = params(Precision::F32, &[3 * WIDTH, 1, 4]);
+    forward_backward(bencher, &params, [(ROWS, 3 * WIDTH)], |tape, [x]| tape.short_conv(&x, weight, &layout));
 }
 
 #[divan::bench(args = [Precision::F32, Precision::Bf16])]

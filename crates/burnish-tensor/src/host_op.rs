@@ -102,8 +102,8 @@ impl HostOp {
             }
             HostOp::UnitHeads { head_dim, scale } => vec![unit_heads::backward(x[0], *head_dim, *scale, d)],
             HostOp::LogDecay { .. } => {
-                let [d_a_log, d_dt_bias] = d_params else { return Vec::new() };
-                let (d_a_log, d_dt_bias) = (d_a_log.as_deref_mut(), d_dt_bias.as_deref_mut());
+                let (d_a_log, d_dt_bias) = d_params.split_at_mut(1);
+                let (d_a_log, d_dt_bias) = (d_a_log[0].as_deref_mut(), d_dt_bias[0].as_deref_mut());
                 vec![log_decay::backward(x[0], rates(params), d, d_a_log, d_dt_bias)]
             }
             HostOp::DeltaRule { shape, layout, states } => {

@@ -1,6 +1,8 @@
 //! Results do not depend, to the bit, on the number of threads.
 
 mod common;
+#[path = "common/linear.rs"]
+mod linear;
 
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use burnish_tensor::{
     optim::{self, AdamW},
 };
 use common::{Decoder, VOCAB};
+use linear::Linear;
 
 /// Calls `body` in pools of 1, 2 and 3 threads and checks that the results have the same bits.
 #[track_caller]
@@ -56,6 +59,32 @@ fn a_training_step_is_bit_equal_at_any_thread_count() {
         assert!(grads.iter().all(|g| g.is_finite()));
         [result, grads].concat()
     });
+}
+
+#[test]
+fn linear_attention_is_bit_equal_at_any_thread_count() {
+    let segment = |start, len, parent| Segment { start, len, parent };
+    let segments = vec![
+        segment(0, 130, None),
+        segment(130, 200, Some(0)),
+        segment(330, 1, Some(0)),
+        segment(331, 300, None),
+        segment(631, 90, Some(2)),
+    ];
+    let layout = Arc::new(Layout::new(segments).unwrap());
+    let ids: Vec<u32> = (0..layout.rows() as u32).map(|row| (row * row + 3) % VOCAB as u32).collect();
+    for channels in [1, 2] {
+        let model = Linear::new(channels);
+        assert_bit_equal_at_any_thread_count(|| {
+            let mut tape = Tape::recording(&model.params);
+            let out = model.run(&mut tape, &ids, &layout);
+            let result = out.data().to_vec();
+            let mut grads = model.params.zeros_like();
+            tape.backward_from(&out, random(1, result.len()), &mut grads);
+            assert!(grads.iter().all(|g| g.is_finite()));
+            [result, grads].concat()
+        });
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The backward pass against scalar references and finite differences.
 
+mod linear_attention;
+
 use super::*;
 use crate::{
     Precision, Segment, Store, Vocab, Weight, reference,

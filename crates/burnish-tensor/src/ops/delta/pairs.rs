@@ -22,6 +22,8 @@ pub(super) struct Scratch {
     ratios: Buffer,
     /// `[2n, key_dim]`: `q_r e^(G_r - R)` and `k_r e^(G_r - R)`, `R` at the beginning of the row's block.
     rows: Buffer,
+    /// `[n, key_dim]`: `e^(G_r - R)`.
+    row_decays: Buffer,
     /// `[n, key_dim]`: `k_i e^(R - G_i)`, for one block.
     cols: Buffer,
     /// `[n, key_dim]`: `e^(R - G_i)`, for one block.
@@ -36,6 +38,7 @@ impl Scratch {
         Scratch {
             ratios: Buffer::scratch(if channels == 1 { chunk * chunk } else { 0 }),
             rows: Buffer::scratch(2 * of_channels),
+            row_decays: Buffer::scratch(of_channels),
             cols: Buffer::scratch(of_channels),
             decays: Buffer::scratch(of_channels),
             gradient: Buffer::scratch(of_channels),
@@ -165,11 +168,9 @@ impl Scratch {
                             for (at, d_log) in d_logs[of_logs.clone()].iter_mut().enumerate() {
                                 *d_log = own[at].mul_add(gradient[at], *d_log);
                             }
-                            for (at, d_x) in d_qk[of_rows.clone()].iter_mut().enumerate() {
-                                let channel = at % key;
-                                let from = logs[(start - 1) * key + channel];
-                                let decay = vector::exp((logs[of_logs.start + at] - from) as f32);
-                                *d_x = decay.mul_add(gradient[at], *d_x);
+                            let decays = &self.row_decays[of_logs];
+                            for (at, d_x) in d_qk[of_rows].iter_mut().enumerate() {
+                                *d_x = decays[at].mul_add(gradient[at], *d_x);
                             }
                         },
                     );
@@ -209,7 +210,7 @@ impl Scratch {
         }
     }
 
-    /// Fills `rows`.
+    /// Fills `rows` and `row_decays`.
     fn split_rows(&mut self, qk: &[f32], logs: &[f64], n: usize, key: usize) {
         let (q, k) = qk.split_at(n * key);
         let (to_q, to_k) = self.rows[..2 * n * key].split_at_mut(n * key);
@@ -220,11 +221,12 @@ impl Scratch {
                     let from = &logs[(row / BLOCK * BLOCK - 1) * key..][..key];
                     let range = row * key..(row + 1) * key;
                     let (q, k, logs) = (&q[range.clone()], &k[range.clone()], &logs[range.clone()]);
-                    let (to_q, to_k) = (&mut to_q[range.clone()], &mut to_k[range]);
+                    let (to_q, to_k) = (&mut to_q[range.clone()], &mut to_k[range.clone()]);
+                    let decays = &mut self.row_decays[range];
                     for c in 0..key {
-                        let decay = vector::exp((logs[c] - from[c]) as f32);
-                        to_q[c] = decay * q[c];
-                        to_k[c] = decay * k[c];
+                        decays[c] = vector::exp((logs[c] - from[c]) as f32);
+                        to_q[c] = decays[c] * q[c];
+                        to_k[c] = decays[c] * k[c];
                     }
                 }
             },
