@@ -86,7 +86,9 @@ impl Costs {
 
     /// Operations of a forward pass.
     pub(crate) fn forward(self, extent: Extent) -> f64 {
-        2.0 * ((self.layers + self.state) * extent.rows + self.head * extent.scored + self.pair * extent.pairs)
+        2.0 * ((self.layers + self.state) * extent.rows
+            + self.head * extent.scored
+            + self.pair * extent.pairs)
     }
 
     /// Operations of a forward and a backward pass.

@@ -2,11 +2,12 @@
 
 use burnish_model::{Mix, Packed};
 use burnish_tensor::{
-    Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, HeadShape, KvBlock, Layout, PageSlots, PagesSeen,
-    Param, Tape, Var, cached_attention, continued_attention, delta_scan, delta_step, short_conv_continued,
-    short_conv_step,
+    Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, DeviceError, HeadShape, KvBlock, Layout,
+    PageSlots, PagesSeen, Param, Params, Tape, Var, cached_attention, continued_attention, delta_scan,
+    delta_step, short_conv_continued, short_conv_step,
 };
 use rayon::prelude::*;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::pages::{Block, Pool};
@@ -164,11 +165,15 @@ impl Mix for Prefill {
 
     // Prompts of recurrent models are read from their beginning, so the layout is that of the rows here.
     fn convolve(&mut self, tape: &mut Tape<'_>, layer: usize, x: &Var, weight: Param) -> Var {
-        let weight = ConvWeight::of(tape.params(), weight);
-        let mut ends = Vec::new();
-        let mixed = short_conv_continued(x.data(), weight, &self.whole.layout, &[], &mut ends);
-        let states = self.prompts.iter_mut().map(|block| block.layer_state(layer));
-        states.zip(ends).for_each(|(state, end)| state.inputs = end);
+        let params = tape.params();
+        let mixed = on_host(params, [x], |[x]| {
+            let mut ends = Vec::new();
+            let weight = ConvWeight::of(params, weight);
+            let mixed = short_conv_continued(x, weight, &self.whole.layout, &[], &mut ends);
+            let states = self.prompts.iter_mut().map(|block| block.layer_state(layer));
+            states.zip(ends).for_each(|(state, end)| state.inputs = end);
+            mixed
+        });
         tape.external(x.rows(), x.cols(), mixed)
     }
 
@@ -179,17 +184,34 @@ impl Mix for Prefill {
         inputs: DeltaInputs<'_>,
         shape: DeltaShape,
     ) -> Var {
-        let mut ends = Vec::new();
-        let mixed = delta_scan(rows_of(inputs), shape, &self.whole.layout, &[], &mut ends);
-        let states = self.prompts.iter_mut().map(|block| block.layer_state(layer));
-        states.zip(ends).for_each(|(state, end)| state.matrices = end);
-        tape.external(inputs.v.rows(), inputs.v.cols(), mixed)
+        let DeltaInputs { q, k, v, log_decay, beta } = inputs;
+        let mixed = on_host(tape.params(), [v, q, k, log_decay, beta], |[v, q, k, log_decay, beta]| {
+            let mut ends = Vec::new();
+            let rows = DeltaRows { q, k, v, log_decay, beta };
+            let mixed = delta_scan(rows, shape, &self.whole.layout, &[], &mut ends);
+            let states = self.prompts.iter_mut().map(|block| block.layer_state(layer));
+            states.zip(ends).for_each(|(state, end)| state.matrices = end);
+            mixed
+        });
+        tape.external(v.rows(), v.cols(), mixed)
     }
 }
 
-fn rows_of(inputs: DeltaInputs<'_>) -> DeltaRows<'_> {
-    let DeltaInputs { q, k, v, log_decay, beta } = inputs;
-    DeltaRows { q: q.data(), k: k.data(), v: v.data(), log_decay: log_decay.data(), beta: beta.data() }
+/// What `mix` makes of numbers and parameters on the host, shaped like the first of `values`. If a GPU that has them
+/// has failed it is NaN: whoever reads the logits gets the GPU's error.
+fn on_host<const N: usize>(
+    params: &Params,
+    values: [&Var; N],
+    mix: impl FnOnce([&[f32]; N]) -> Buffer,
+) -> Buffer {
+    let read = || -> Result<Vec<Cow<'_, [f32]>>, DeviceError> {
+        params.fetch()?;
+        values.iter().map(|value| value.on_host()).collect()
+    };
+    match read() {
+        Ok(numbers) => mix(std::array::from_fn(|at| &*numbers[at])),
+        Err(_) => Buffer::from(vec![f32::NAN; values[0].rows() * values[0].cols()]),
+    }
 }
 
 /// Attention of one decoding step: each sequence reads its next tokens, in most steps one.
@@ -277,15 +299,19 @@ impl Mix for Decode<'_> {
     }
 
     fn convolve(&mut self, tape: &mut Tape<'_>, layer: usize, x: &Var, weight: Param) -> Var {
-        let weight = ConvWeight::of(tape.params(), weight);
-        let mut mixed = vec![0.0; x.data().len()];
-        for wave in Waves::of(self.runs.iter().map(|run| run.rows)) {
-            let mut states = self.states(&wave, |block| &mut block.layer_state(layer).inputs);
-            wave.scatter(&mut mixed, x.cols(), |out| {
-                short_conv_step(&wave.gather(x), weight, &mut states, out);
-            });
-        }
-        tape.external(x.rows(), x.cols(), mixed)
+        let (params, cols) = (tape.params(), x.cols());
+        let mixed = on_host(params, [x], |[x]| {
+            let weight = ConvWeight::of(params, weight);
+            let mut mixed = Buffer::from(vec![0.0; x.len()]);
+            for wave in Waves::of(self.runs.iter().map(|run| run.rows)) {
+                let mut states = self.states(&wave, |block| &mut block.layer_state(layer).inputs);
+                wave.scatter(&mut mixed, cols, |out| {
+                    short_conv_step(&wave.gather(x, cols), weight, &mut states, out);
+                });
+            }
+            mixed
+        });
+        tape.external(x.rows(), cols, mixed)
     }
 
     fn recur(
@@ -296,15 +322,18 @@ impl Mix for Decode<'_> {
         shape: DeltaShape,
     ) -> Var {
         let DeltaInputs { q, k, v, log_decay, beta } = inputs;
-        let mut mixed = vec![0.0; v.data().len()];
-        for wave in Waves::of(self.runs.iter().map(|run| run.rows)) {
-            let [q, k, values, log_decay, beta] = [q, k, v, log_decay, beta].map(|x| wave.gather(x));
-            let rows = DeltaRows { q: &q, k: &k, v: &values, log_decay: &log_decay, beta: &beta };
-            let mut states = self.states(&wave, |block| &mut block.layer_state(layer).matrices);
-            wave.scatter(&mut mixed, v.cols(), |out| {
-                delta_step(rows, shape, &mut states, out, tape.workers())
-            });
-        }
+        let (workers, values) = (tape.workers(), [v, q, k, log_decay, beta]);
+        let cols = values.map(Var::cols);
+        let mixed = on_host(tape.params(), values, |numbers| {
+            let mut mixed = Buffer::from(vec![0.0; numbers[0].len()]);
+            for wave in Waves::of(self.runs.iter().map(|run| run.rows)) {
+                let [v, q, k, log_decay, beta] = std::array::from_fn(|at| wave.gather(numbers[at], cols[at]));
+                let rows = DeltaRows { q: &q, k: &k, v: &v, log_decay: &log_decay, beta: &beta };
+                let mut states = self.states(&wave, |block| &mut block.layer_state(layer).matrices);
+                wave.scatter(&mut mixed, cols[0], |out| delta_step(rows, shape, &mut states, out, workers));
+            }
+            mixed
+        });
         tape.external(v.rows(), v.cols(), mixed)
     }
 }

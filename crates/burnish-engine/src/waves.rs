@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use burnish_tensor::Var;
-
 /// The `index`-th rows of all sequences that have as many, of a batch in which the sequences lie one after the other.
 pub(crate) struct Waves {
     /// The sequences' first rows and numbers of rows.
@@ -40,13 +38,12 @@ impl Waves {
         self.spans.iter().all(|(_, len)| *len == 1)
     }
 
-    /// Its rows of `x`.
-    pub(crate) fn gather<'x>(&self, x: &'x Var) -> Cow<'x, [f32]> {
-        let (data, cols) = (x.data(), x.cols());
+    /// Its rows of `x`, each of `cols` columns.
+    pub(crate) fn gather<'x>(&self, x: &'x [f32], cols: usize) -> Cow<'x, [f32]> {
         if self.is_all() {
-            return Cow::Borrowed(data);
+            return Cow::Borrowed(x);
         }
-        Cow::Owned(self.rows().flat_map(|row| &data[row * cols..][..cols]).copied().collect())
+        Cow::Owned(self.rows().flat_map(|row| &x[row * cols..][..cols]).copied().collect())
     }
 
     /// Lets `write` fill its rows of `out`, each of `cols` columns.

@@ -1,8 +1,9 @@
 //! Values on a tape.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::data::Data;
+use crate::{DeviceError, data::Data};
 
 /// A matrix `[rows, cols]`, the result of an operation of a [`Tape`](crate::Tape). Cheap to clone; the memory is freed
 /// with the last clone, or on a recording tape once its gradient has been passed on.
@@ -35,5 +36,20 @@ impl Var {
     #[must_use]
     pub fn data(&self) -> &[f32] {
         self.data.host()
+    }
+
+    /// The elements, copied from a GPU if they are there. Waits for it.
+    ///
+    /// # Errors
+    /// The first failure on the GPU so far.
+    pub fn on_host(&self) -> Result<Cow<'_, [f32]>, DeviceError> {
+        match &*self.data {
+            Data::Host(data) => Ok(Cow::Borrowed(data)),
+            #[cfg(any(test, feature = "cuda"))]
+            Data::Device(data) => {
+                let cuda = data.all();
+                Ok(Cow::Owned(cuda.in_f32(data.cuda()).all().download(data.cuda())?))
+            }
+        }
     }
 }

@@ -244,6 +244,30 @@ fn a_run_that_samples_with_earlier_weights_has_the_same_ones_after_a_kill() {
     assert_same_run(&scratch, "killed", "whole", 6);
 }
 
+/// Prompts are shared in sampling and in training, so states fork in both.
+#[test]
+fn a_hybrid_goes_on_to_the_same_bits_and_is_trained_on_what_it_sampled() {
+    let scratch = Scratch::with_hybrid();
+    let lora = "policy={path=\"tiny/checkpoints/step_120\", lora={rank=2, alpha=4}}";
+    for (whole, killed, more) in [("whole", "killed", "run.seed=5"), ("adapted", "killed-adapted", lora)] {
+        let train = ["train", "grpo.toml", more];
+        scratch.burnish(&[&train[..], &[&format!("run.dir={whole}")]].concat()).succeeds();
+        let rows = timeless_metrics(&scratch.path(&format!("{whole}/metrics.jsonl")));
+        let drifts: Vec<f64> =
+            rows.iter().filter_map(|row| row["sampling/sampling_logp_difference/max"].as_f64()).collect();
+        assert!(drifts.len() == 6 && drifts.iter().all(|drift| *drift < 1e-4), "{drifts:?}");
+        let arguments = [&train[..], &[&format!("run.dir={killed}")]].concat();
+        kill_and_resume(&scratch, killed, &arguments, 5);
+        if more != lora {
+            assert_same_run(&scratch, killed, whole, 6);
+            assert_has_learnt(&scratch, whole, "tiny/checkpoints/step_120", 6);
+            continue;
+        }
+        let weights = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/adapter_model.safetensors"));
+        assert!(weights(killed) == weights(whole), "the adapter differs");
+    }
+}
+
 #[test]
 fn a_run_that_chooses_its_tasks_chooses_the_same_ones_after_a_kill() {
     let scratch = Scratch::with_policy();

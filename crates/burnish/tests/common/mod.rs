@@ -157,6 +157,21 @@ impl Scratch {
         scratch
     }
 
+    /// As [`Scratch::with_policy`], with a policy of three layers of the delta rule and one of attention.
+    pub fn with_hybrid() -> Self {
+        let scratch = Scratch::new();
+        scratch.write("sft.toml", TINY_SFT);
+        scratch.write("grpo.toml", TINY_GRPO);
+        let hybrid = [
+            "policy.new.architecture=qwen3_5",
+            "policy.new.num_hidden_layers=4",
+            "policy.new.delta_rule={linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, \
+             linear_value_head_dim=12, linear_conv_kernel_dim=4}",
+        ];
+        scratch.burnish(&[&["sft", "sft.toml"][..], &hybrid].concat()).succeeds();
+        scratch
+    }
+
     /// Teaches `policy` to answer `word` to every question, and puts it in `judge/checkpoints/step_60`.
     pub fn judge_that_says(&self, word: &str, policy: &str, question: impl Fn(usize) -> String) {
         let row = |at| format!("{{\"question\": {:?}, \"reply\": \"{word}\"}}\n", question(at));
