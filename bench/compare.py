@@ -124,23 +124,24 @@ class Bench:
             Worker(self.peer(row["peer"], model), log + ".peer.log"),
         )
 
-    def logprobs(self, shape, precision, ids):
+    def logprobs(self, shape, precision, ids, scored_by="logprobs.py"):
         """Log-probs of the sequences in a file: ours, the peer's."""
         model, flags = self.model(shape), "--bf16" if precision == "bf16" else ""
-        sides = [self.ours, "logprobs", model, ids, *flags.split()], self.peer("logprobs.py", model) + [ids, *flags.split()]
+        sides = [self.ours, "logprobs", model, ids, *flags.split()], self.peer(scored_by, model) + [ids, *flags.split()]
         return [json.loads(self.output(command))["logprobs"] for command in sides]
 
-    def model_difference(self, shape, precision):
+    def model_difference(self, shape, precision, scored_by="logprobs.py"):
         """Largest difference of log-probs on random sequences, on the same weights."""
-        if (shape, precision) not in self.differences:
+        if (shape, precision, scored_by) not in self.differences:
             with open(os.path.join(self.model(shape), "config.json")) as file:
                 vocab = json.load(file)["vocab_size"]
             numbers = random.Random(0)
             path = os.path.join(self.cache, f"ids-{shape}.json")
             with open(path, "w") as file:
                 json.dump({"sequences": [[numbers.randrange(vocab) for _ in range(length)] for length in (256, 190, 64, 2)]}, file)
-            self.differences[shape, precision] = largest_difference(*self.logprobs(shape, precision, path))
-        return self.differences[shape, precision]
+            scores = self.logprobs(shape, precision, path, scored_by)
+            self.differences[shape, precision, scored_by] = largest_difference(*scores)
+        return self.differences[shape, precision, scored_by]
 
     def sampled_difference(self, row, worker):
         """Largest difference between the log-probs that our sampler recorded and the peer's of the same tokens."""
@@ -174,6 +175,9 @@ class Bench:
             ran, stolen = (after - before for after, before in zip(machine_cpu_seconds(), machine_before))
             others = ran - (self.cpu_seconds(ours, peer) - own_before)
             differences = [self.model_difference(row["shape"], row["precision"])]
+            if "scored_by" in row:
+                # The peer is not PyTorch: it must compute the same too.
+                differences.append(self.model_difference(row["shape"], row["precision"], row["scored_by"]))
             differences += [mine["sampler_trainer_difference"] for mine, _ in pairs if "sampler_trainer_difference" in mine]
             if row["ours"].startswith("sample"):
                 differences.append(self.sampled_difference(row, ours))

@@ -14,6 +14,8 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("out")
 for name, value in SHAPE.items():
     parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
+parser.add_argument("--tied", action="store_true", help="the head is the embedding")
+parser.add_argument("--bf16", action="store_true", help="stored in bfloat16")
 parser.add_argument("--hybrid", action="store_true", help="three layers of the delta rule to one of attention, heads as wide")
 args = parser.parse_args()
 
@@ -44,10 +46,10 @@ config = config_class(
     num_key_value_heads=args.kv_heads,
     head_dim=args.head_dim,
     max_position_embeddings=4096,
-    tie_word_embeddings=False,
+    tie_word_embeddings=args.tied,
     eos_token_id=ids["<eos>"],
     pad_token_id=ids["<pad>"],
 )
 model = (Qwen3_5ForCausalLM if args.hybrid else Qwen3ForCausalLM)(config)
-model.save_pretrained(args.out)
+(model.bfloat16() if args.bf16 else model).save_pretrained(args.out)
 print(f"{args.out}: {sum(weight.numel() for weight in model.parameters()):,} parameters")

@@ -253,11 +253,14 @@ fn a_hybrid_goes_on_to_the_same_bits_and_is_trained_on_what_it_sampled() {
         let train = ["train", "grpo.toml", more];
         scratch.burnish(&[&train[..], &[&format!("run.dir={whole}")]].concat()).succeeds();
         let rows = timeless_metrics(&scratch.path(&format!("{whole}/metrics.jsonl")));
-        let drifts: Vec<f64> =
-            rows.iter().filter_map(|row| row["sampling/sampling_logp_difference/max"].as_f64()).collect();
+        let drift = |row: &String| {
+            let row: Value = serde_json::from_str(row).unwrap();
+            row["sampling/sampling_logp_difference/max"].as_f64()
+        };
+        let drifts: Vec<f64> = rows.iter().filter_map(drift).collect();
         assert!(drifts.len() == 6 && drifts.iter().all(|drift| *drift < 1e-4), "{drifts:?}");
-        let arguments = [&train[..], &[&format!("run.dir={killed}")]].concat();
-        kill_and_resume(&scratch, killed, &arguments, 5);
+        let dir = format!("run.dir={killed}");
+        kill_and_resume(&scratch, killed, &[&train[..], &[&dir]].concat(), 5);
         if more != lora {
             assert_same_run(&scratch, killed, whole, 6);
             assert_has_learnt(&scratch, whole, "tiny/checkpoints/step_120", 6);
