@@ -132,7 +132,6 @@ const DELTA: DeltaShape = DeltaShape { key_heads: 4, value_heads: 4, key_dim: 64
 fn delta_rule(bencher: Bencher<'_, '_>, decay_of_each: &str) {
     let layout = Arc::new(Layout::causal(&[256; 16]));
     let decays = if decay_of_each == "head" { DELTA.value_heads } else { DELTA.key_width() };
-    // Small numbers, so that nothing grows although keys are not of unit length.
     let inputs = [WIDTH, WIDTH, WIDTH, decays, DELTA.value_heads].map(|cols| (ROWS, cols));
     let params = Params::new();
     let [q, k, v, decay, beta] = inputs.map(|(rows, cols)| random(rows * cols));
@@ -149,7 +148,7 @@ fn delta_rule(bencher: Bencher<'_, '_>, decay_of_each: &str) {
             let inputs = DeltaInputs { q: &q, k: &k, v: &v, log_decay: &log_decay, beta: &beta };
             let out = tape.delta_rule(inputs, DELTA, &layout);
             let d_out = vec![1.0; out.data().len()];
-            tape.backward_from(&out, d_out, &mut []);
+            tape.backward_from(&out, d_out, &mut params.zeros_like());
         });
 }
 

@@ -45,6 +45,7 @@ fn assert_near(actual: &[f32], expected: &[f32]) {
 
 /// Runs a model on a forest and on the batch in which every sequence has its own copy of its prefix: `run` gets ids,
 /// positions and the layout.
+#[expect(clippy::unwrap_used, reason = "a test of segments that do not fit fails")]
 fn check(
     segments: &[Segment],
     params: &Params,
