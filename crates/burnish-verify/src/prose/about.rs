@@ -145,13 +145,19 @@ pub(super) fn has_others(words: &[&str]) -> bool {
 
 /// "He was supposed to get 7", "the plan was to sell 7"
 pub(super) fn is_planned(left: &[&str]) -> bool {
-    left.windows(3).any(|words| {
-        matches!(
-            words,
-            ["was" | "were", "supposed" | "meant" | "expected" | "due" | "going" | "hoping", "to"]
-                | ["plan" | "goal" | "aim" | "target" | "idea" | "intention" | "hope", "was", "to"]
-        )
-    }) || matches!(left, [_, "plan" | "goal" | "aim" | "target" | "quota", "was"])
+    let is_wish =
+        left.windows(2).any(|pair| {
+            matches!(pair, ["hoping" | "hoped" | "hopes" | "aimed" | "aiming" | "wished" | "wishing", "for"])
+        }) || left.windows(3).any(|words| matches!(words, ["like" | "want" | "wanted", "it", "to"]));
+    is_wish
+        || left.windows(3).any(|words| {
+            matches!(
+                words,
+                ["was" | "were", "supposed" | "meant" | "expected" | "due" | "going" | "hoping", "to"]
+                    | ["plan" | "goal" | "aim" | "target" | "idea" | "intention" | "hope", "was", "to"]
+            )
+        })
+        || matches!(left, [_, "plan" | "goal" | "aim" | "target" | "quota", "was"])
 }
 
 /// "Of the 7, half are red.": the result has no number.
@@ -191,34 +197,42 @@ pub(super) fn is_attributed(rest: &[&str]) -> bool {
 /// "and lost some", "so the radius is half of it": the result is another number.
 pub(super) fn is_taken_from(rest: &[&str]) -> bool {
     let is_meant = |word: &str| matches!(word, "it" | "that" | "this" | "them");
-    rest.iter().enumerate().filter(|(_, word)| matches!(**word, "and" | "but" | "so")).any(|(at, _)| {
-        let said = &rest[at + 1..];
-        let is_part = said.windows(3).any(|words| {
-            matches!(words[0], "half" | "quarter" | "third" | "twice" | "double" | "all" | "most" | "some")
-                && words[1] == "of"
-                && is_meant(words[2])
-        });
-        let is_spent = matches!(
-            said,
-            [
-                "lost"
-                    | "spent"
-                    | "sold"
-                    | "ate"
-                    | "used"
-                    | "gave"
-                    | "loses"
-                    | "spends"
-                    | "sells"
-                    | "eats"
-                    | "uses"
-                    | "gives",
-                "some" | "all" | "half" | "most" | "everything" | "away",
-                ..
-            ]
-        );
-        (is_part && !matches!(said.first(), Some(&("that" | "that's" | "this" | "it's")))) || is_spent
-    })
+    rest.iter().enumerate().filter(|(_, word)| matches!(**word, "and" | "but" | "so" | ",")).any(
+        |(at, word)| {
+            let said = &rest[at + 1..];
+            // "48; the radius is half of it"
+            let is_apart = *word != "," || said.iter().any(|word| COPULAS.contains(word));
+            let is_part = is_apart
+                && said.windows(3).any(|words| {
+                    matches!(
+                        words[0],
+                        "half" | "quarter" | "third" | "twice" | "double" | "all" | "most" | "some"
+                    ) && words[1] == "of"
+                        && is_meant(words[2])
+                })
+                || matches!(said, ["half" | "twice" | "double", next, ..] if is_meant(next));
+            let is_spent = matches!(
+                said,
+                [
+                    "lost"
+                        | "spent"
+                        | "sold"
+                        | "ate"
+                        | "used"
+                        | "gave"
+                        | "loses"
+                        | "spends"
+                        | "sells"
+                        | "eats"
+                        | "uses"
+                        | "gives",
+                    "some" | "all" | "half" | "most" | "everything" | "away",
+                    ..
+                ]
+            );
+            (is_part && !matches!(said.first(), Some(&("that" | "that's" | "this" | "it's")))) || is_spent
+        },
+    )
 }
 
 /// "but one", "except the broken ones" after a number

@@ -42,13 +42,30 @@ pub(super) fn claim(
             | ["which" | "that" | "this" | "it", ref rest @ ..] => rest,
             ref rest => rest,
         };
-        if matches!(aside[..], ["doubled" | "tripled" | "halved" | "squared" | "cubed" | "quadrupled"]) {
+        if matches!(
+            aside[..],
+            ["doubled" | "tripled" | "halved" | "squared" | "cubed" | "quadrupled"]
+                | ["but", "doubled" | "tripled" | "halved" | "squared" | "cubed" | "quadrupled"]
+        ) {
             value = None;
         }
         let is_end =
             !matches!(tokens.get(beyond + aside.len()).map(|token| &token.kind), Some(Kind::Found(_)));
-        is_negated |=
-            is_end && (aside.len() != said.len() || aside.len() <= 2) && negation::is_rejected(said);
+        // "Tom's answer, 48, is off by 10."
+        let is_predicate = right.is_empty()
+            && said.first().is_some_and(|word| {
+                COPULAS.contains(word)
+                    || NEGATIONS.contains(word)
+                    || matches!(*word, "would" | "must" | "has")
+            })
+            && (is_end || said.last() == Some(&"by"));
+        is_negated |= (is_end && (aside.len() != said.len() || aside.len() <= 2) || is_predicate)
+            && negation::is_rejected(said);
+        is_negated |= is_end
+            && matches!(
+                aside[..],
+                ["not", "the" | "our" | "what", ..] if aside.iter().any(|word| matches!(*word, "answer" | "result" | "asked" | "wanted"))
+            );
         if is_end
             && aside.len() <= 5
             && is_bound_after(&aside)
@@ -160,6 +177,7 @@ pub(super) fn claim(
         [.., "wears" | "wore" | "jersey" | "bus" | "room" | "house" | "phone" | "player", "number"]
             | [.., "in" | "of" | "into", "grade"]
             | ["figure"]
+            | [.., "see" | "in", "figure"]
             | [.., "room" | "house" | "phone" | "flight" | "jersey" | "account", "number", "is" | "was"]
     );
     let is_compound = term.is_part && matches!(left.last(), Some(&("the" | "this" | "his" | "her" | "that")));
@@ -167,7 +185,7 @@ pub(super) fn claim(
         || is_street
         || is_numbered
         || is_compound
-        || left.last().is_some_and(|word| LABELS.contains(word))
+        || (left.last().is_some_and(|word| LABELS.contains(word)) && !is_reached(&left))
         || is_operand(&left, &right)
         || (!matches!(value, Some(Value::Chain(..))) && is_worked_with(&left, clause))
         || (words::is_start(&left) && !term.is_change)
@@ -258,7 +276,9 @@ pub(super) fn claim(
         && matches!(tokens.get(term.next + right.len()).map(|token| &token.kind), Some(Kind::Found(_)));
     // "It had been 18 before the sale."
     let is_former = left.ends_with(&["had", "been"])
-        && right.iter().chain(&tail).any(|word| matches!(*word, "before" | "until"));
+        && right.iter().chain(&tail).any(|word| matches!(*word, "before" | "until"))
+        || matches!(left.last(), Some(&("was" | "were")))
+            && matches!(right.first(), Some(&("until" | "till")));
     is_negated |= is_faulty
         || is_former
         || is_replaced
@@ -267,10 +287,13 @@ pub(super) fn claim(
         || about::is_planned(&left)
         || clause.is_wrongly
         || sequel::is_denied_for_error(&rest);
-    let mut clauses = rest.split(|word| *word == ",").skip(1);
+    let mut clauses = rest.split(|word| matches!(*word, "," | "but")).skip(1);
     let is_else = about::has_others(&rest)
         || about::is_taken_from(&rest)
         || rest.windows(2).any(|pair| pair == [",", "except"])
+        || rest.windows(3).any(|three| {
+            matches!(three, ["but", "not", "how" | "what" | "which" | "why" | "when" | "where" | "who"])
+        })
         || (left.len() > 1 && left.ends_with(&["plus"]))
         || sequel::is_inconclusive(&tokens[term.next.min(tokens.len())..])
         || clauses.any(|clause| {
@@ -309,6 +332,17 @@ pub(super) fn claim(
         is_attached: false,
         is_provisional,
     }
+}
+
+/// "We can seat 48": the word is a verb; "he is on page 48": it is said how far somebody got.
+fn is_reached(left: &[&str]) -> bool {
+    let [before @ .., label] = left else { return false };
+    let is_person =
+        before.iter().any(|word| matches!(*word, "he" | "she" | "they" | "he's" | "she's" | "they're"));
+    let is_place = matches!(*label, "page" | "chapter" | "row" | "seat" | "step")
+        && matches!(before.last(), Some(&("on" | "at" | "reached" | "reaches" | "to")));
+    matches!(before.last(), Some(&("can" | "could" | "will" | "must" | "should" | "may")))
+        || is_person && is_place
 }
 
 /// The words of the sentence after a number, if no other number follows; stops are given as commas.

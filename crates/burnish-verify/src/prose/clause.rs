@@ -34,6 +34,8 @@ pub(super) struct Clause<'a> {
     pub(super) is_provisional: bool,
     /// After "I can't work this out;"
     pub(super) is_helpless: bool,
+    /// A phrase that only describes an earlier number has begun: "27 pupils, 13 boys and"
+    pub(super) is_remark: bool,
 }
 
 impl<'a> Clause<'a> {
@@ -135,6 +137,32 @@ impl<'a> Clause<'a> {
         {
             self.open(Rank::Main, false);
             self.left.push(word);
+            return;
+        }
+        // ", for there are 21 plants in 7 rows"
+        if word == "for"
+            && after_stop
+            && !found.is_empty()
+            && self.rank == Rank::Main
+            && following.iter().take(6).any(|next| {
+                matches!(
+                    *next,
+                    "there"
+                        | "he"
+                        | "she"
+                        | "they"
+                        | "it"
+                        | "we"
+                        | "is"
+                        | "are"
+                        | "was"
+                        | "were"
+                        | "make"
+                        | "makes"
+                )
+            })
+        {
+            self.open(Rank::Aside, true);
             return;
         }
         let starts = |list: &[&str]| list.contains(&word);
@@ -241,12 +269,14 @@ impl<'a> Clause<'a> {
         self.is_need = false;
         self.is_change = false;
         self.is_work = false;
+        self.is_remark = false;
         self.number += 1;
     }
 
     pub(super) fn comma(&mut self) {
         self.number += 1;
         self.is_work = false;
+        self.is_remark = false;
         // "The count doubles, from 9 to 18."
         self.is_change = !self.has_value && words::is_change(&self.left);
         if self.is_leading {

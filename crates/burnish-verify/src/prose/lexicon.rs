@@ -26,7 +26,6 @@ pub(super) const BOUNDS: &[Pattern] = &[
     "tops out at",
     "nearly|almost|barely reaches|reached|reach|gets|makes|made",
     "answer|result is|was larger|smaller|bigger|greater|higher|lower|more|less|off by",
-    "more|less|fewer|greater|larger|smaller|higher|lower|bigger|longer|shorter|older|younger|later|earlier|better|worse than",
     "more|less|fewer|greater|larger|smaller|higher|lower than or equal to",
     "other|rather|different|else than",
     "different|distinct|differs|differ|differing from",
@@ -170,6 +169,11 @@ pub(super) const NEGATIONS: &[&str] = &[
 /// Words of a clause that call its number wrong, impossible or doubted.
 pub(super) const FAULTS: &[&str] = &[
     "wrongful",
+    "flawed",
+    "irrelevant",
+    "herring",
+    "superfluous",
+    "unneeded",
     "tempting",
     "tempted",
     "overestimate",

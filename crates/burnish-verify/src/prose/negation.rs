@@ -203,7 +203,7 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
     let is_ruled = right.iter().take(6).any(|word| matches!(*word, "out"))
         && right.iter().any(|word| matches!(*word, "ruled" | "rule" | "rules"));
     let is_out = right.windows(4).take(4).any(|words| words == ["out", "of", "the", "question"]);
-    let is_senseless = right.windows(2).take(4).any(|words| matches!(words, ["no", "sense"]))
+    let is_senseless = right.windows(2).take(4).any(|words| matches!(words, ["no", "sense" | "role"]))
         || matches!(right, [.., "is" | "was" | "are", "out" | "exceeded" | "surpassed" | "missed"]);
     if is_ruled || is_out || is_senseless {
         return true;
@@ -428,6 +428,9 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
                     ..,
                 ] => true,
                 ["that" | "this" | "it", verb, ..] if OVERLOOKING.contains(&verb) => true,
+                ["that" | "this" | "it", "has", "changed" | "risen" | "fallen" | "grown" | "dropped", ..] => {
+                    true
+                }
                 [
                     ..,
                     "broken" | "flawed" | "unreliable" | "outdated" | "lied" | "lying" | "biased" | "closed",

@@ -11,6 +11,9 @@ pub(super) fn is_reported(left: &[&str], is_bare: bool) -> bool {
     if matches!(left, ["rumor" | "rumour" | "legend", "has", "it", ..]) {
         return true;
     }
+    if is_posed(left) {
+        return true;
+    }
     let is_given_up = left.windows(2).any(|pair| {
         matches!(
             pair,
@@ -55,30 +58,59 @@ pub(super) fn is_reported(left: &[&str], is_bare: bool) -> bool {
         !SPEAKERS.contains(word)
             && matches!(
                 *word,
-                "would" | "might" | "could" | "may" | "will" | "once" | "still" | "first" | "all" | "at"
+                "would"
+                    | "might"
+                    | "could"
+                    | "may"
+                    | "will"
+                    | "once"
+                    | "still"
+                    | "first"
+                    | "all"
+                    | "at"
+                    | "often"
+                    | "usually"
+                    | "always"
+                    | "commonly"
+                    | "sometimes"
+                    | "frequently"
+                    | "also"
             )
             || (is_glue(word) && !SPEAKERS.contains(word))
     };
     let subject = left[..at].iter().rev().find(|word| !is_between(word)).copied();
     // "Seven cubed tells us that it is 343."
-    if left[at] == "tells" && matches!(left.get(at + 1), Some(&("us" | "me" | "you"))) {
+    if left[at] == "tells" && matches!(left.get(at + 1), Some(&("us" | "you"))) {
         return false;
     }
     let is_base = matches!(
         left[at],
-        "say" | "argue" | "claim" | "think" | "believe" | "guess" | "wish" | "hope" | "answer" | "write"
+        "say"
+            | "argue"
+            | "claim"
+            | "think"
+            | "believe"
+            | "guess"
+            | "wish"
+            | "hope"
+            | "answer"
+            | "write"
+            | "tell"
     );
+    let is_modal = at > 0 && matches!(left[at - 1], "will" | "would" | "might" | "may");
     match subject {
         // "I thought it was 40", but "I think it is 40".
         Some("i" | "we") => {
             matches!(left[at], "thought" | "assumed" | "supposed" | "hoped" | "wished" | "wish" | "believed")
         }
         Some(word) if OWN_REPORTERS.contains(&word) => false,
+        Some("it" | "this" | "that" | "which") if is_base => false,
         Some(word) if is_base => {
-            matches!(
-                word,
-                "they" | "some" | "many" | "people" | "others" | "students" | "most" | "one" | "someone"
-            )
+            is_modal
+                || matches!(
+                    word,
+                    "they" | "some" | "many" | "people" | "others" | "students" | "most" | "one" | "someone"
+                )
         }
         Some(_) => true,
         // The subject stands before a comma: "Her brother, who can't add, says 42."
@@ -87,6 +119,36 @@ pub(super) fn is_reported(left: &[&str], is_bare: bool) -> bool {
             "says" | "said" | "claims" | "claimed" | "insists" | "insisted" | "reckons" | "thinks"
         ),
     }
+}
+
+/// "The question gives 48", "we are told that it has 48": what the question says is no answer to it.
+fn is_posed(left: &[&str]) -> bool {
+    let is_said = left.windows(2).any(|pair| {
+        matches!(
+            pair,
+            [
+                "question" | "problem" | "text" | "exercise" | "puzzle" | "task",
+                "gives"
+                    | "gave"
+                    | "states"
+                    | "mentions"
+                    | "supplies"
+                    | "provides"
+                    | "names"
+                    | "lists"
+                    | "only"
+            ]
+        )
+    });
+    let given = left.windows(2).position(|pair| {
+        matches!(pair[0], "is" | "it's" | "are" | "we're" | "were" | "was")
+            && matches!(pair[1], "given" | "told")
+    });
+    is_said
+        || given.is_some_and(|at| {
+            left[..at].iter().all(|word| matches!(*word, "it" | "we" | "so" | "only" | "you"))
+                && !matches!(left.get(at + 2), Some(&("by" | "as" | "to")))
+        })
 }
 
 /// Whether the clause only supposes its number.
