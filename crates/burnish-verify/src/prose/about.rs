@@ -93,10 +93,14 @@ pub(super) fn is_made_of_answer(right: &[&str]) -> bool {
 /// A label of something other than the answer: "previous result", "upper bound".
 pub(super) fn is_other_label(words: &[&str]) -> bool {
     words.len() <= 3
+        && !words.iter().any(|word| matches!(*word, "my" | "best"))
         && words.iter().any(|word| {
             matches!(
                 *word,
                 "wrong"
+                    | "false"
+                    | "guess"
+                    | "attempt"
                     | "incorrect"
                     | "old"
                     | "previous"
@@ -116,6 +120,9 @@ pub(super) fn is_other_label(words: &[&str]) -> bool {
 
 /// "One such number is 7", "one possibility is 7"
 pub(super) fn is_one_case(left: &[&str]) -> bool {
+    if matches!(left, ["one" | "another" | "a", "possible", _, verb, ..] if COPULAS.contains(verb)) {
+        return true;
+    }
     match left {
         ["one" | "another" | "a", rest @ ..] => {
             rest.iter().take(2).any(|word| CASES.contains(word) || *word == "such")
@@ -127,6 +134,19 @@ pub(super) fn is_one_case(left: &[&str]) -> bool {
 
 /// "7 is one solution", "7 is an example of such a number"
 pub(super) fn is_called_case(right: &[&str]) -> bool {
+    // "48 is possible", "48 is a candidate"
+    if matches!(
+        right,
+        ["is" | "was" | "seems", "possible"]
+            | [
+                "is" | "was",
+                "a" | "another" | "one",
+                "candidate" | "possibility" | "possible" | "contender",
+                ..
+            ]
+    ) {
+        return true;
+    }
     matches!(right, ["is" | "was" | "would", .., ] if matches!(right.get(1), Some(&("one" | "an" | "another")))
         && right.iter().skip(2).take(2).any(|word| CASES.contains(word)))
         || right.windows(3).any(|words| matches!(words, ["not", "the", "only"]))
@@ -150,6 +170,7 @@ pub(super) fn is_planned(left: &[&str]) -> bool {
             matches!(pair, ["hoping" | "hoped" | "hopes" | "aimed" | "aiming" | "wished" | "wishing", "for"])
         }) || left.windows(3).any(|words| matches!(words, ["like" | "want" | "wanted", "it", "to"]));
     is_wish
+        || left.last() == Some(&"wanted")
         || left.windows(3).any(|words| {
             matches!(
                 words,
@@ -208,7 +229,10 @@ pub(super) fn is_taken_from(rest: &[&str]) -> bool {
                         words[0],
                         "half" | "quarter" | "third" | "twice" | "double" | "all" | "most" | "some"
                     ) && words[1] == "of"
-                        && is_meant(words[2])
+                        && (is_meant(words[2]) || matches!(words[2], "these" | "those"))
+                })
+                || said.windows(2).any(|pair| {
+                    matches!(pair, ["take" | "takes" | "need" | "want", "half" | "twice" | "double"])
                 })
                 || matches!(said, ["half" | "twice" | "double", next, ..] if is_meant(next));
             let is_spent = matches!(

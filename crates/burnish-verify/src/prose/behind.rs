@@ -40,6 +40,10 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "tenths" => one(After::Times(1, 10)),
         "hundredths" => one(After::Times(1, 100)),
         "thousandths" => one(After::Times(1, 1000)),
+        // "48's double"
+        "s" if right.len() > 1 => one(After::Unclear),
+        "twice" if right.len() == 1 => one(After::Times(2, 1)),
+        "backwards" | "reversed" => one(After::Unclear),
         "squared" => one(After::Power(2)),
         "cubed" => one(After::Power(3)),
         "doubled" => one(After::Times(2, 1)),
@@ -47,7 +51,8 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "quadrupled" => one(After::Times(4, 1)),
         "halved" => one(After::Times(1, 2)),
         "cut" | "split" | "divided" | "shared" | "distributed" | "multiplied" | "raised" | "reduced"
-        | "increased" | "decreased" | "lowered" | "diminished" | "augmented"
+        | "increased" | "decreased" | "lowered" | "diminished" | "augmented" | "grew" | "grown" | "rose"
+        | "fell" | "shrank" | "dropped"
             if is_worked_on(right) =>
         {
             one(After::Unclear)
@@ -176,6 +181,10 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
         "or else more|less|fewer",
         "and change",
         "and a bit|little|few",
+        "and rising|growing|climbing|falling",
+        "so far",
+        "for now",
+        "too many|few|much|little",
         "or possibly|maybe|perhaps|even|nothing|none|nobody|something|anything|else|twice|double|triple|half|its|not|neither|no",
         "or the other|opposite|next|reverse",
         "or one|two|a more|less|fewer|higher|lower",

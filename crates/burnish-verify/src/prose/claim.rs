@@ -213,7 +213,29 @@ pub(super) fn claim(
             words,
             ["what", "you" | "we" | "one" | "they" | "people", "get" | "gets" | "would" | "obtain" | "find"]
         )
-    }) && tail.first().is_some_and(|word| matches!(*word, "if" | "when"));
+    }) && tail.first().is_some_and(|word| matches!(*word, "if" | "when"))
+        && tail.iter().any(|word| {
+            NEGATIONS.contains(word)
+                || FAULTS.contains(word)
+                || matches!(
+                    *word,
+                    "forget"
+                        | "forgets"
+                        | "ignore"
+                        | "omit"
+                        | "neglect"
+                        | "overlook"
+                        | "leave"
+                        | "skip"
+                        | "miss"
+                        | "instead"
+                        | "only"
+                        | "stop"
+                        | "treat"
+                        | "take"
+                )
+        })
+        && !tail.contains(&"from");
     // "27 would only be right if she had kept them"
     let is_unmet = matches!(right[..], ["would", ..]) && tail.first() == Some(&"if");
     is_negated |= is_pitfall || is_unmet;
@@ -232,7 +254,21 @@ pub(super) fn claim(
         _ => false,
     });
     // "With another rule, it would be 18."
-    let is_elsewhere = left.contains(&"would")
+    // "Ignoring the tax we'd have 48."
+    let is_simplified = left
+        .iter()
+        .any(|word| matches!(*word, "would" | "we'd" | "you'd" | "he'd" | "she'd" | "they'd" | "it'd"))
+        && matches!(&tokens[0].kind, Kind::Word(word) if matches!(
+            word.as_str(),
+            "ignoring" | "leaving" | "forgetting" | "neglecting" | "skipping" | "disregarding" | "omitting"
+        ));
+    // "Forgetting the tax gives 48."
+    let is_forgetful = clause.number == 0
+        && matches!(
+            left.first(),
+            Some(&("forgetting" | "overlooking" | "misreading" | "omitting" | "miscounting"))
+        );
+    let is_elsewhere = is_simplified || is_forgetful || left.contains(&"would")
         && tokens[..index].iter().take(4).any(|token| {
             matches!(&token.kind, Kind::Word(word) if matches!(word.as_str(), "another" | "different"))
         })
@@ -286,7 +322,7 @@ pub(super) fn claim(
         || is_given
         || about::is_planned(&left)
         || clause.is_wrongly
-        || sequel::is_denied_for_error(&rest);
+        || sequel::is_denied_for_error(&words_until(tokens, term.next));
     let mut clauses = rest.split(|word| matches!(*word, "," | "but")).skip(1);
     let is_else = about::has_others(&rest)
         || about::is_taken_from(&rest)
@@ -295,6 +331,8 @@ pub(super) fn claim(
             matches!(three, ["but", "not", "how" | "what" | "which" | "why" | "when" | "where" | "who"])
         })
         || (left.len() > 1 && left.ends_with(&["plus"]))
+        || rest.split(|word| *word == ",").skip(1).any(sequel::counts_on)
+        || sequel::is_withheld(&rest)
         || sequel::is_inconclusive(&tokens[term.next.min(tokens.len())..])
         || clauses.any(|clause| {
             sequel::names_other(clause) || retraction::asks_for_other(clause) || retraction::gives_up(clause)
@@ -309,7 +347,8 @@ pub(super) fn claim(
         rank,
         is_negated,
         is_supposed: (report::is_supposed(&left) && !left.contains(&"now"))
-            || matches!(right[..], [.., "before" | "earlier" | "previously" | "originally" | "initially"]),
+            || matches!(right[..], [.., "before" | "earlier" | "previously" | "originally" | "initially"])
+            || matches!(right[..], [.., "at", "first"]),
         is_reported: about::is_attributed(&rest)
             || report::is_reported(
                 &clause.left,
@@ -343,6 +382,19 @@ fn is_reached(left: &[&str]) -> bool {
         && matches!(before.last(), Some(&("on" | "at" | "reached" | "reaches" | "to")));
     matches!(before.last(), Some(&("can" | "could" | "will" | "must" | "should" | "may")))
         || is_person && is_place
+}
+
+/// The words of the sentence from a number to the next one; stops are given as commas.
+fn words_until(tokens: &[Token], next: usize) -> Vec<&str> {
+    tokens
+        .iter()
+        .skip(next)
+        .map_while(|token| match &token.kind {
+            Kind::Word(word) => Some(word.as_str()),
+            Kind::Found(_) | Kind::Sign('=') => None,
+            _ => Some(","),
+        })
+        .collect()
 }
 
 /// The words of the sentence after a number, if no other number follows; stops are given as commas.

@@ -153,6 +153,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 clause.left.clear();
                 clause.has_value = false;
                 clause.is_relative = false;
+                clause.is_remark = false;
                 // An explanation, if something has been said before: "18 - nine eggs at $2".
                 let explains = matches!(token.kind, Kind::Dash | Kind::Sign('-'))
                     && !found.is_empty()
@@ -358,14 +359,16 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     claim.rank = Rank::Adjunct;
                 }
                 claim.is_attached = clause.has_value
+                    && !term.is_change
                     && matches!(
                         clause.left.iter().rev().find(|word| !words::is_light(word) || **word == "of"),
-                        Some(&("with" | "for" | "against" | "of"))
+                        Some(&("with" | "for" | "against" | "of" | "on" | "from" | "at"))
                     )
                     && (clause.left.last() != Some(&"of") || clause.left.len() <= 2)
                     && !clause.left.contains(&"and")
                     && !clause.left.iter().any(|word| words::is_verb(word) || words::is_change(&[word]))
-                    && !matches!(&claim.value, Some(Value::Quantity { unit: Some(unit), .. }) if unit.name == "dollar");
+                    && (matches!(clause.left[..], [.., "on" | "from" | "at"])
+                        || !matches!(&claim.value, Some(Value::Quantity { unit: Some(unit), .. }) if unit.name == "dollar"));
                 claim.has_lead = !clause.left.is_empty();
                 claim.end = tokens[term.next.saturating_sub(1).max(index)].end;
                 claim.end = claim.end.max(token.end);
@@ -397,14 +400,33 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     && clause.left.len() > 1
                     && words::is_behind(clause.left[clause.left.len() - 1])
                     && found.last().is_some_and(|last| last.value.is_some() && !last.is_negated);
+                // "48 is what the 3 magazines cost"
+                let is_description = clause.has_value
+                    && matches!(
+                        clause.left[..],
+                        ["is" | "are" | "was" | "were", "what" | "how" | "where" | "who", _, ..]
+                    )
+                    && found.last().is_some_and(|last| last.value.is_some() && !last.is_negated);
                 let is_outdone = clause.has_value
                     && matches!(
                         clause.left[..],
                         ["beats" | "exceeds" | "tops" | "surpasses" | "outnumbers" | "beat", ..]
                     );
-                if is_predicate || is_outdone {
+                if is_predicate || is_description || is_outdone {
                     claim.rank = claim.rank.min(Rank::Aside);
                 }
+                // "The price is 48, which saves her 12"; "48, which you get by adding 6 and 42"
+                let is_own_verb = !is_chain
+                    && clause.is_relative
+                    && (found
+                        .last()
+                        .is_some_and(|last| last.is_led && last.value.is_some() && !last.is_negated)
+                        && clause.left.first().is_some_and(|word| is_telling_more(word))
+                        || clause
+                            .left
+                            .windows(2)
+                            .any(|pair| pair[0] == "by" && pair[1].len() > 5 && pair[1].ends_with("ing")));
+                let is_said_of = is_own_verb || is_said_of;
                 let is_said_of =
                     is_said_of || (!is_chain && term::is_compared(&words_from(tokens, term.next)));
                 if clause.is_relative && is_said_of && !found.is_empty() {
@@ -437,8 +459,10 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 let is_comparison = clause.left.is_empty() && clause.number > 0 && claim.value.is_none();
                 let behind = words_from(tokens, term.next);
                 let is_apposed = clause.has_value
-                    && index > 0
+                    && index > 1
                     && matches!(tokens[index - 1].kind, Kind::Comma)
+                    // "0.25, i.e., 25%"
+                    && !matches!(&tokens[index - 2].kind, Kind::Word(word) if matches!(word.as_str(), "i.e" | "ie" | "is"))
                     && !is_chain
                     && !claim.takes_back
                     && !claim.is_named
@@ -448,10 +472,14 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     && !(matches!(behind[..], ["each" | "apiece"]) && !found.iter().any(|claim| claim.has_lead));
                 let is_remark = clause.number > 0
                     && found.iter().any(|earlier| {
-                        earlier.rank >= Rank::Adjunct && !earlier.is_negated && earlier.value.is_some()
+                        (earlier.rank == Rank::Main || earlier.rank == Rank::Adjunct && earlier.is_led)
+                            && !earlier.is_negated
+                            && earlier.value.is_some()
                     })
                     && (is_apposed
                         || clause.is_remark
+                            && (claim.is_behind
+                                || clause.left.iter().any(|word| matches!(*word, "and" | "plus")))
                             && !term::is_statement(&behind)
                             && !clause.left.iter().any(|word| words::is_verb(word))
                         || words::is_comparing(&clause.left)
@@ -477,7 +505,10 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 let is_result = clause.left.contains(&"equals") || term.is_change;
                 // "18 on day 5", "18 posts 5 feet apart"
                 let is_placed = clause.has_value
-                    && (matches!(
+                    // "48 paintings at 20 dollars each"
+                    && (clause.left.last() == Some(&"at")
+                        && matches!(behind[..], ["each" | "apiece" | "a" | "per", ..] | [_, "each" | "apiece" | "a" | "per", ..])
+                        || matches!(
                         clause.left[..],
                         [
                             ..,
@@ -549,6 +580,65 @@ fn opens_with_participle(tokens: &[Token]) -> bool {
         )
     }) && rest.iter().any(|token| matches!(token.kind, Kind::Found(_)));
     is_participle && !is_finite && is_continued
+}
+
+/// Whether a verb says something else of a thing than how much it is: "which saves", "which fill".
+fn is_telling_more(verb: &str) -> bool {
+    let is_link = COPULAS.contains(&verb)
+        || words::is_verb(verb)
+        || words::is_glue(verb)
+        || matches!(
+            verb,
+            "we" | "i"
+                | "you"
+                | "she"
+                | "he"
+                | "they"
+                | "it"
+                | "one"
+                | "left"
+                | "leave"
+                | "equal"
+                | "add"
+                | "adds"
+                | "amount"
+                | "come"
+                | "total"
+                | "sum"
+                | "sums"
+                | "bring"
+                | "brings"
+                | "works"
+                | "turns"
+                | "results"
+                | "must"
+                | "should"
+                | "will"
+                | "would"
+                | "can"
+                | "may"
+                | "in"
+                | "when"
+                | "after"
+                | "then"
+                | "simplifies"
+                | "reduces"
+                | "evaluates"
+                | "rounds"
+                | "translates"
+                | "corresponds"
+                | "puts"
+                | "takes"
+                | "equates"
+                | "represents"
+                | "to"
+                | "with"
+                | "at"
+                | "for"
+                | "each"
+                | "of"
+        );
+    !is_link
 }
 
 /// ", at $3 apiece", ", from 6 hours at $8": a phrase behind a comma that says how, and not "for a total of 48".

@@ -72,7 +72,7 @@ impl<'a> Clause<'a> {
             return;
         }
         // "18 ounces after 6 were poured out", "18 marbles, of which 11 are Ivo's"
-        if matches!(word, "after" | "before" | "once")
+        if (matches!(word, "after" | "before" | "once") || word == "when" && !after_stop)
             && self.has_value
             && (!after_stop
                 || !following.first().is_some_and(|next| matches!(*next, "which" | "that" | "this")))
@@ -137,6 +137,11 @@ impl<'a> Clause<'a> {
         {
             self.open(Rank::Main, false);
             self.left.push(word);
+            return;
+        }
+        // "12 tables so that 48 can sit"
+        if word == "so" && !after_stop && self.has_value && following.first() == Some(&"that") {
+            self.open(Rank::Aside, false);
             return;
         }
         // ", for there are 21 plants in 7 rows"
@@ -212,6 +217,24 @@ impl<'a> Clause<'a> {
                 word,
                 "given" | "provided" | "using" | "considering" | "making" | "giving" | "leaving" | "meaning"
             ) && self.left.last().is_some_and(|last| is_determiner(last));
+            // "after giving away 12", "without leaving 12"
+            let is_participle = is_participle
+                || matches!(word, "giving" | "making" | "leaving" | "using")
+                    && (self.left.is_empty() && self.rank == Rank::Adjunct && !self.has_value
+                        || matches!(
+                            self.left.last(),
+                            Some(
+                                &("after"
+                                    | "before"
+                                    | "by"
+                                    | "of"
+                                    | "for"
+                                    | "without"
+                                    | "when"
+                                    | "while"
+                                    | "from")
+                            )
+                        ));
             // "18 given away"
             let is_participle = is_participle
                 || word == "given"

@@ -18,6 +18,12 @@ pub(super) const BOUNDS: &[Pattern] = &[
     "comes|came|come|gets|got close to",
     "depends|depend|relies|hinges|based|rests|rhymes|rhyme on|upon|with",
     "goes|fits|divides into",
+    "number|value|integer near",
+    "rest|remainder|left of",
+    "reverse|reversal of",
+    "number|prime|integer right|just|directly|immediately after|before",
+    "difference|distance|gap to",
+    "comes|come after|before",
     "precedes",
     "answer|number|result divides|contains|includes|has",
     "numbers|values|ones|something|anything like",
@@ -82,6 +88,8 @@ pub(super) const BOUNDS: &[Pattern] = &[
 pub(super) const EXCLUDED: &[Pattern] = &[
     "was|were supposed|meant|expected|going|due to be",
     "let's assume|suppose|imagine|say",
+    "mistook|took it|this|that|them for",
+    "is|are|was|were|it's|there's no",
     "exclude|excludes|eliminate|eliminates|dismiss|disregard|omit|avoid",
     "used to be",
     "once was|were",
@@ -292,6 +300,11 @@ pub(super) const FAULTED: &[&str] = &[
     "would",
     "it",
     "option",
+    "he",
+    "she",
+    "they",
+    "one",
+    "you",
 ];
 
 /// Words for what people only supposed: their number gives way to another one.

@@ -36,8 +36,8 @@ use choose::{Outcome, chosen};
 use claims::{Claim, Rank, claims, is_restated};
 use retraction::{gives_up, is_doubting, is_no, is_retraction};
 use sentence::{
-    approves, is_bare, is_condition, is_question, is_remark, is_support, is_yes, sentence_start, sentences,
-    tail_start, words_of,
+    approves, is_bare, is_condition, is_fragment, is_question, is_remark, is_support, is_yes, sentence_start,
+    sentences, tail_start, words_of,
 };
 use sequel::{asks_for_more, goes_on};
 use tokens::Kind;
@@ -75,6 +75,7 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
         && from == 0
         && is_bare(opening)
         && let [claim] = &claims(opening, text, wants_number)[..]
+        && !claim.is_negated
         && !text.trim_end().contains('\n')
         && !sentences[1..].iter().any(|sentence| {
             is_retraction(sentence)
@@ -124,6 +125,7 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
         let is_support = index > 0
             && (is_support(sentence)
                 || is_remark(sentence)
+                || is_fragment(sentence)
                 || is_check(&sentences, index, &claims, text, wants_number));
         match chosen(&claims, None, text) {
             Outcome::Claim(claim)

@@ -1,6 +1,6 @@
 //! Who states a number: somebody else, or someone who no longer holds it.
 
-use super::lexicon::{ANSWERING, OWN_REPORTERS, REPORTING, SAYING, SPEAKERS, SUPPOSED};
+use super::lexicon::{ANSWERING, COPULAS, OWN_REPORTERS, REPORTING, SAYING, SPEAKERS, SUPPOSED};
 use super::words::is_glue;
 
 /// Whether somebody else states the number, or someone who no longer holds it: "her brother says 42", "I thought it was
@@ -11,7 +11,23 @@ pub(super) fn is_reported(left: &[&str], is_bare: bool) -> bool {
     if matches!(left, ["rumor" | "rumour" | "legend", "has", "it", ..]) {
         return true;
     }
-    if is_posed(left) {
+    // "His guess was 48."
+    let is_theirs = left.windows(2).any(|pair| {
+        (matches!(pair[0], "his" | "her" | "their") || pair[0].ends_with("'s") && pair[0] != "it's")
+            && matches!(pair[1], "guess" | "estimate" | "claim" | "prediction" | "bet" | "hunch")
+    });
+    if is_theirs || is_posed(left) {
+        return true;
+    }
+    // "I used to think it was 48", "one is inclined to say 48", "we expected 48"
+    let is_outgrown = left.windows(2).enumerate().any(|(at, pair)| match pair {
+        ["used", "to"] => {
+            at > 0 && !COPULAS.contains(&left[at - 1]) && !matches!(left[at - 1], "be" | "been")
+        }
+        ["inclined" | "tempted", "to"] | ["i" | "we" | "had" | "they" | "people", "expected"] => true,
+        _ => false,
+    });
+    if is_outgrown {
         return true;
     }
     let is_given_up = left.windows(2).any(|pair| {
@@ -157,6 +173,7 @@ pub(super) fn is_supposed(left: &[&str]) -> bool {
         let next = left.get(at + 1).copied().unwrap_or("");
         let before = at.checked_sub(1).map_or("", |before| left[before]);
         match *word {
+            "can" => matches!(left, [_, "can", "be"]),
             "might" | "may" | "could" => matches!(next, "be" | "have" | "look" | "seem"),
             "first" | "earlier" => {
                 matches!(before, "i" | "we" | "he" | "she" | "they" | "you" | "at" | "my" | "our" | "an")

@@ -254,12 +254,16 @@ pub(super) fn asks_for_other(words: &[&str]) -> bool {
     const ASKING: &[Pattern] = &[
         "question|problem asks|wants|is for|about|us",
         "we want|need|seek the|their|its|his|her",
+        "we only|just want|need|seek the|their|its|his|her",
         "we're|are|were asked for|about",
     ];
     (0..words.len()).any(|at| {
         ASKING.iter().any(|pattern| starts_with(&words[at..], pattern))
             && !words[..at].iter().any(|word| matches!(*word, "what" | "as" | "that"))
     })
+        // "We need Ann's.", "What about Ann?"
+        || matches!(words, ["we", "want" | "need", whose] if whose.ends_with("'s"))
+        || matches!(words, ["what" | "how", "about", ..])
 }
 
 /// "There is no such number", "I can't work it out"
@@ -477,7 +481,12 @@ pub(super) fn is_unfinished(words: &[&str]) -> bool {
             ..
         ]
     );
+    // "The tip is still missing."
+    let is_missing = words
+        .windows(2)
+        .any(|pair| matches!(pair, ["still", "missing" | "needed" | "outstanding" | "lacking"]));
     is_passive
+        || is_missing
         || at.is_some_and(|at| {
             (is_owed(at) || (is_next && at <= 3 && OPERATIONS.contains(&words[at])))
                 && !words[at..].iter().any(|word| COPULAS.contains(word) || *word == "get")

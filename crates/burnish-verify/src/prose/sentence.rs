@@ -142,6 +142,77 @@ pub(super) fn approves(words: &[&str]) -> bool {
         })
 }
 
+/// "6 rows, 8 chairs per row.", "6 rows of 8.": no statement, but what one rests on.
+pub(super) fn is_fragment(sentence: &[Token]) -> bool {
+    let is_found = |token: &Token| matches!(token.kind, Kind::Found(_));
+    let is_word =
+        |token: &Token, wanted: fn(&str) -> bool| matches!(&token.kind, Kind::Word(word) if wanted(word));
+    let sentence = match sentence {
+        [rest @ .., Token { kind: Kind::Stop('.'), .. }] => rest,
+        _ => return false,
+    };
+    let is_piece = |piece: &[Token]| {
+        piece.first().is_some_and(is_found)
+            && piece.len() <= 5
+            && piece.iter().all(|token| match &token.kind {
+                Kind::Word(word) => !(super::words::is_verb(word) || is_closing(word)),
+                Kind::Found(found) => found.is_plain,
+                _ => false,
+            })
+            // A word that leads to another number may be a verb: "6 hens lay 48 eggs".
+            && piece.windows(2).all(|pair| {
+                !is_found(&pair[1]) || is_word(&pair[0], |word| matches!(word, "of" | "with" | "at" | "per"))
+            })
+    };
+    sentence.iter().filter(|token| is_found(token)).count() > 1
+        && sentence.split(|token| token.kind == Kind::Comma).all(is_piece)
+}
+
+/// Words that open or end a result: "so", "in total", "48 each".
+fn is_closing(word: &str) -> bool {
+    matches!(
+        word,
+        "so" | "thus"
+            | "hence"
+            | "therefore"
+            | "then"
+            | "total"
+            | "all"
+            | "altogether"
+            | "together"
+            | "sum"
+            | "left"
+            | "remain"
+            | "or"
+            | "not"
+            | "to"
+            | "from"
+            | "minus"
+            | "plus"
+            | "times"
+            | "answer"
+            | "result"
+            | "finally"
+            | "now"
+            | "each"
+            | "i"
+            | "we"
+            | "you"
+            | "he"
+            | "she"
+            | "it"
+            | "they"
+            | "there"
+            | "no"
+            | "wait"
+            | "actually"
+            | "but"
+            | "only"
+            | "again"
+            | "overall"
+    )
+}
+
 /// A sentence that checks or explains what another one says.
 pub(super) fn is_support(sentence: &[Token]) -> bool {
     let words = uncontracted(&words_of(sentence));
@@ -189,6 +260,7 @@ pub(super) fn is_support(sentence: &[Token]) -> bool {
                     | ["it", "is", "because", ..]
                     | ["this" | "that" | "it", "follows" | "comes" | "results", "from" | "because", ..]
                     | ["the", "reason", ..]
+                    | ["here", "is", "why" | "how", ..]
                     | [
                         "this" | "that" | "it" | "which",
                         "agrees" | "matches" | "fits" | "checks" | "confirms" | "works",

@@ -386,6 +386,13 @@ fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint
         // "rose from 70 to 75", "rose by 5 to 75", "took it from 70 apples up to 75"
         Joint::Unclear if is_change && right[nouns] == "to" => return Some((Joint::Become, second)),
         Joint::Unclear if is_adjunct => return None,
+        // "48 more than 10 years ago"
+        Joint::Add | Joint::SubtractFrom
+            if right[nouns..].contains(&"than")
+                && matches!(words_from(tokens, second + 1)[..], [_, "ago" | "earlier" | "before", ..]) =>
+        {
+            return None;
+        }
         Joint::Unclear if matches!(right[nouns], "in" | "by" | "to" | "over") => {
             // "18 in 2020", "18 in 5 days", "18 by 5 pm": when it was.
             let timed = words_from(tokens, second + 1);

@@ -353,6 +353,10 @@ pub(super) fn is_comparing(left: &[&str]) -> bool {
         "of which",
         "beating|topping|exceeding|surpassing|besting",
         "two|three|four|five|six|seven|eight|nine|ten|many times",
+        "the|a product|sum|difference|quotient|square|cube|average|double|half of",
+        "being",
+        "more|less|fewer than",
+        "enough for|to",
         "twice|double|half|thrice what|as|the|that",
         "up|down|back from",
         "from",
@@ -360,7 +364,12 @@ pub(super) fn is_comparing(left: &[&str]) -> bool {
         "as against",
         "against",
         "well|far|just|still under|over|above|below|short",
+        "one|two|three|four|five|six|seven|eight|nine|ten|much|far|slightly|just|a more|less|fewer|higher|lower|older|younger|longer|shorter than",
     ];
+    let left = match left {
+        ["i.e" | "ie", rest @ ..] => rest,
+        rest => rest,
+    };
     left.len() <= 7
         && !left.iter().any(|word| COPULAS.contains(word))
         && OPENINGS.iter().any(|pattern| starts_with(left, pattern))
@@ -405,7 +414,7 @@ pub(super) fn is_plan(left: &[&str], clause: usize) -> bool {
         "let", "us",
     ];
     const PLANS: &[Pattern] = &[
-        "start|begin with|from|at|off",
+        "start|begin|starting|beginning with|from|at|off",
         "count|go|work back|backwards|up|down|on from",
         "plug in|into",
         "substitute|try|test|check|pick|consider|insert|suppose|imagine",
