@@ -87,7 +87,9 @@ pub(crate) fn scale(word: &str) -> Option<u32> {
     match word.to_lowercase().as_str() {
         "hundred" => Some(2),
         "thousand" | "thousands" => Some(3),
+        "lakh" | "lakhs" => Some(5),
         "million" | "millions" => Some(6),
+        "crore" | "crores" => Some(7),
         "billion" | "billions" => Some(9),
         "trillion" | "trillions" => Some(12),
         _ => None,

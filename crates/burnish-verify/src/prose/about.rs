@@ -93,10 +93,14 @@ pub(super) fn is_made_of_answer(right: &[&str]) -> bool {
 /// A label of something other than the answer: "previous result", "upper bound".
 pub(super) fn is_other_label(words: &[&str]) -> bool {
     words.len() <= 3
+        && !words.iter().any(|word| matches!(*word, "my" | "best"))
         && words.iter().any(|word| {
             matches!(
                 *word,
                 "wrong"
+                    | "false"
+                    | "guess"
+                    | "attempt"
                     | "incorrect"
                     | "old"
                     | "previous"
@@ -116,6 +120,9 @@ pub(super) fn is_other_label(words: &[&str]) -> bool {
 
 /// "One such number is 7", "one possibility is 7"
 pub(super) fn is_one_case(left: &[&str]) -> bool {
+    if matches!(left, ["one" | "another" | "a", "possible", _, verb, ..] if COPULAS.contains(verb)) {
+        return true;
+    }
     match left {
         ["one" | "another" | "a", rest @ ..] => {
             rest.iter().take(2).any(|word| CASES.contains(word) || *word == "such")
@@ -127,6 +134,19 @@ pub(super) fn is_one_case(left: &[&str]) -> bool {
 
 /// "7 is one solution", "7 is an example of such a number"
 pub(super) fn is_called_case(right: &[&str]) -> bool {
+    // "48 is possible", "48 is a candidate"
+    if matches!(
+        right,
+        ["is" | "was" | "seems", "possible"]
+            | [
+                "is" | "was",
+                "a" | "another" | "one",
+                "candidate" | "possibility" | "possible" | "contender",
+                ..
+            ]
+    ) {
+        return true;
+    }
     matches!(right, ["is" | "was" | "would", .., ] if matches!(right.get(1), Some(&("one" | "an" | "another")))
         && right.iter().skip(2).take(2).any(|word| CASES.contains(word)))
         || right.windows(3).any(|words| matches!(words, ["not", "the", "only"]))
@@ -145,13 +165,20 @@ pub(super) fn has_others(words: &[&str]) -> bool {
 
 /// "He was supposed to get 7", "the plan was to sell 7"
 pub(super) fn is_planned(left: &[&str]) -> bool {
-    left.windows(3).any(|words| {
-        matches!(
-            words,
-            ["was" | "were", "supposed" | "meant" | "expected" | "due" | "going" | "hoping", "to"]
-                | ["plan" | "goal" | "aim" | "target" | "idea" | "intention" | "hope", "was", "to"]
-        )
-    }) || matches!(left, [_, "plan" | "goal" | "aim" | "target" | "quota", "was"])
+    let is_wish =
+        left.windows(2).any(|pair| {
+            matches!(pair, ["hoping" | "hoped" | "hopes" | "aimed" | "aiming" | "wished" | "wishing", "for"])
+        }) || left.windows(3).any(|words| matches!(words, ["like" | "want" | "wanted", "it", "to"]));
+    is_wish
+        || left.last() == Some(&"wanted")
+        || left.windows(3).any(|words| {
+            matches!(
+                words,
+                ["was" | "were", "supposed" | "meant" | "expected" | "due" | "going" | "hoping", "to"]
+                    | ["plan" | "goal" | "aim" | "target" | "idea" | "intention" | "hope", "was", "to"]
+            )
+        })
+        || matches!(left, [_, "plan" | "goal" | "aim" | "target" | "quota", "was"])
 }
 
 /// "Of the 7, half are red.": the result has no number.
@@ -191,34 +218,45 @@ pub(super) fn is_attributed(rest: &[&str]) -> bool {
 /// "and lost some", "so the radius is half of it": the result is another number.
 pub(super) fn is_taken_from(rest: &[&str]) -> bool {
     let is_meant = |word: &str| matches!(word, "it" | "that" | "this" | "them");
-    rest.iter().enumerate().filter(|(_, word)| matches!(**word, "and" | "but" | "so")).any(|(at, _)| {
-        let said = &rest[at + 1..];
-        let is_part = said.windows(3).any(|words| {
-            matches!(words[0], "half" | "quarter" | "third" | "twice" | "double" | "all" | "most" | "some")
-                && words[1] == "of"
-                && is_meant(words[2])
-        });
-        let is_spent = matches!(
-            said,
-            [
-                "lost"
-                    | "spent"
-                    | "sold"
-                    | "ate"
-                    | "used"
-                    | "gave"
-                    | "loses"
-                    | "spends"
-                    | "sells"
-                    | "eats"
-                    | "uses"
-                    | "gives",
-                "some" | "all" | "half" | "most" | "everything" | "away",
-                ..
-            ]
-        );
-        (is_part && !matches!(said.first(), Some(&("that" | "that's" | "this" | "it's")))) || is_spent
-    })
+    rest.iter().enumerate().filter(|(_, word)| matches!(**word, "and" | "but" | "so" | ",")).any(
+        |(at, word)| {
+            let said = &rest[at + 1..];
+            // "48; the radius is half of it"
+            let is_apart = *word != "," || said.iter().any(|word| COPULAS.contains(word));
+            let is_part = is_apart
+                && said.windows(3).any(|words| {
+                    matches!(
+                        words[0],
+                        "half" | "quarter" | "third" | "twice" | "double" | "all" | "most" | "some"
+                    ) && words[1] == "of"
+                        && (is_meant(words[2]) || matches!(words[2], "these" | "those"))
+                })
+                || said.windows(2).any(|pair| {
+                    matches!(pair, ["take" | "takes" | "need" | "want", "half" | "twice" | "double"])
+                })
+                || matches!(said, ["half" | "twice" | "double", next, ..] if is_meant(next));
+            let is_spent = matches!(
+                said,
+                [
+                    "lost"
+                        | "spent"
+                        | "sold"
+                        | "ate"
+                        | "used"
+                        | "gave"
+                        | "loses"
+                        | "spends"
+                        | "sells"
+                        | "eats"
+                        | "uses"
+                        | "gives",
+                    "some" | "all" | "half" | "most" | "everything" | "away",
+                    ..
+                ]
+            );
+            (is_part && !matches!(said.first(), Some(&("that" | "that's" | "this" | "it's")))) || is_spent
+        },
+    )
 }
 
 /// "but one", "except the broken ones" after a number

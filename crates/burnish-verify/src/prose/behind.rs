@@ -1,7 +1,7 @@
 //! What the words right after a number do to it.
 
 use super::lexicon::{CLAUSES, COPULAS, NUMERALS, Pattern};
-use super::words::starts_with;
+use super::words::{is_comparative, starts_with};
 
 /// What the words after a number do to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,7 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
             one(After::Times(20, 1))
         }
         "gross" if right.len() < 2 || right[1] == "of" => one(After::Times(144, 1)),
+        "tens" => one(After::Times(10, 1)),
         "halves" => one(After::Times(1, 2)),
         "thirds" => one(After::Times(1, 3)),
         "quarters" if right.get(1).is_none_or(|word| *word == "of") => one(After::Times(1, 4)),
@@ -39,6 +40,10 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "tenths" => one(After::Times(1, 10)),
         "hundredths" => one(After::Times(1, 100)),
         "thousandths" => one(After::Times(1, 1000)),
+        // "48's double"
+        "s" if right.len() > 1 => one(After::Unclear),
+        "twice" if right.len() == 1 => one(After::Times(2, 1)),
+        "backwards" | "reversed" => one(After::Unclear),
         "squared" => one(After::Power(2)),
         "cubed" => one(After::Power(3)),
         "doubled" => one(After::Times(2, 1)),
@@ -46,7 +51,8 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "quadrupled" => one(After::Times(4, 1)),
         "halved" => one(After::Times(1, 2)),
         "cut" | "split" | "divided" | "shared" | "distributed" | "multiplied" | "raised" | "reduced"
-        | "increased" | "decreased" | "lowered" | "diminished" | "augmented"
+        | "increased" | "decreased" | "lowered" | "diminished" | "augmented" | "grew" | "grown" | "rose"
+        | "fell" | "shrank" | "dropped"
             if is_worked_on(right) =>
         {
             one(After::Unclear)
@@ -66,6 +72,10 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "times" => {
             // "7 times a week" counts; "7 times that", "7 times as many", "7 times larger" multiplies.
             let word = *right.get(1)?;
+            // "7 times as heavy as the cat": the ratio is what is said.
+            if is_ratio_said(&right[1..]) {
+                return None;
+            }
             let multiplies = matches!(
                 word,
                 "as" | "that"
@@ -97,6 +107,28 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
     }
 }
 
+/// "as heavy as the cat", "faster than the old one": the property of a thing is compared with that of another, so that
+/// the sentence gives no other number than the ratio. "As many as", "more than" count.
+fn is_ratio_said(right: &[&str]) -> bool {
+    match right {
+        ["as", property, "as", other, ..] => {
+            !matches!(
+                *property,
+                "many" | "much" | "few" | "little" | "large" | "big" | "great" | "high" | "low"
+            ) && !matches!(*other, "that" | "this" | "it" | "before")
+        }
+        [property, "than", other, ..] => {
+            is_comparative(property)
+                && !matches!(
+                    *property,
+                    "larger" | "bigger" | "greater" | "higher" | "lower" | "smaller" | "fewer"
+                )
+                && !matches!(*other, "that" | "this" | "it" | "before")
+        }
+        _ => false,
+    }
+}
+
 /// The exponent that an ordinal names: "to the third".
 fn ordinal(word: &str) -> Option<i64> {
     const ORDINALS: &[&str] =
@@ -107,6 +139,12 @@ fn ordinal(word: &str) -> Option<i64> {
 /// Whether the words after a number and a verb call it a bound: "7 is a lower bound", "7 is the least it can be".
 pub(super) fn is_called_bound(right: &[&str]) -> bool {
     let right = &right[..right.len().min(8)];
+    if matches!(
+        right,
+        ["is" | "was", "a" | "the", "floor" | "ceiling"] | ["is" | "was", "a", "minimum" | "maximum"]
+    ) {
+        return true;
+    }
     if right
         .windows(2)
         .any(|pair| matches!(pair, ["upper" | "lower", "bound" | "limit" | "estimate" | "end"]))
@@ -142,6 +180,11 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
         "as a factor|divisor|multiple|digit|root",
         "or else more|less|fewer",
         "and change",
+        "and a bit|little|few",
+        "and rising|growing|climbing|falling",
+        "so far",
+        "for now",
+        "too many|few|much|little",
         "or possibly|maybe|perhaps|even|nothing|none|nobody|something|anything|else|twice|double|triple|half|its|not|neither|no",
         "or the other|opposite|next|reverse",
         "or one|two|a more|less|fewer|higher|lower",

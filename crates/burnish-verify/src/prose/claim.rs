@@ -42,13 +42,30 @@ pub(super) fn claim(
             | ["which" | "that" | "this" | "it", ref rest @ ..] => rest,
             ref rest => rest,
         };
-        if matches!(aside[..], ["doubled" | "tripled" | "halved" | "squared" | "cubed" | "quadrupled"]) {
+        if matches!(
+            aside[..],
+            ["doubled" | "tripled" | "halved" | "squared" | "cubed" | "quadrupled"]
+                | ["but", "doubled" | "tripled" | "halved" | "squared" | "cubed" | "quadrupled"]
+        ) {
             value = None;
         }
         let is_end =
             !matches!(tokens.get(beyond + aside.len()).map(|token| &token.kind), Some(Kind::Found(_)));
-        is_negated |=
-            is_end && (aside.len() != said.len() || aside.len() <= 2) && negation::is_rejected(said);
+        // "Tom's answer, 48, is off by 10."
+        let is_predicate = right.is_empty()
+            && said.first().is_some_and(|word| {
+                COPULAS.contains(word)
+                    || NEGATIONS.contains(word)
+                    || matches!(*word, "would" | "must" | "has")
+            })
+            && (is_end || said.last() == Some(&"by"));
+        is_negated |= (is_end && (aside.len() != said.len() || aside.len() <= 2) || is_predicate)
+            && negation::is_rejected(said);
+        is_negated |= is_end
+            && matches!(
+                aside[..],
+                ["not", "the" | "our" | "what", ..] if aside.iter().any(|word| matches!(*word, "answer" | "result" | "asked" | "wanted"))
+            );
         if is_end
             && aside.len() <= 5
             && is_bound_after(&aside)
@@ -160,6 +177,7 @@ pub(super) fn claim(
         [.., "wears" | "wore" | "jersey" | "bus" | "room" | "house" | "phone" | "player", "number"]
             | [.., "in" | "of" | "into", "grade"]
             | ["figure"]
+            | [.., "see" | "in", "figure"]
             | [.., "room" | "house" | "phone" | "flight" | "jersey" | "account", "number", "is" | "was"]
     );
     let is_compound = term.is_part && matches!(left.last(), Some(&("the" | "this" | "his" | "her" | "that")));
@@ -167,7 +185,7 @@ pub(super) fn claim(
         || is_street
         || is_numbered
         || is_compound
-        || left.last().is_some_and(|word| LABELS.contains(word))
+        || (left.last().is_some_and(|word| LABELS.contains(word)) && !is_reached(&left))
         || is_operand(&left, &right)
         || (!matches!(value, Some(Value::Chain(..))) && is_worked_with(&left, clause))
         || (words::is_start(&left) && !term.is_change)
@@ -195,7 +213,29 @@ pub(super) fn claim(
             words,
             ["what", "you" | "we" | "one" | "they" | "people", "get" | "gets" | "would" | "obtain" | "find"]
         )
-    }) && tail.first().is_some_and(|word| matches!(*word, "if" | "when"));
+    }) && tail.first().is_some_and(|word| matches!(*word, "if" | "when"))
+        && tail.iter().any(|word| {
+            NEGATIONS.contains(word)
+                || FAULTS.contains(word)
+                || matches!(
+                    *word,
+                    "forget"
+                        | "forgets"
+                        | "ignore"
+                        | "omit"
+                        | "neglect"
+                        | "overlook"
+                        | "leave"
+                        | "skip"
+                        | "miss"
+                        | "instead"
+                        | "only"
+                        | "stop"
+                        | "treat"
+                        | "take"
+                )
+        })
+        && !tail.contains(&"from");
     // "27 would only be right if she had kept them"
     let is_unmet = matches!(right[..], ["would", ..]) && tail.first() == Some(&"if");
     is_negated |= is_pitfall || is_unmet;
@@ -214,7 +254,21 @@ pub(super) fn claim(
         _ => false,
     });
     // "With another rule, it would be 18."
-    let is_elsewhere = left.contains(&"would")
+    // "Ignoring the tax we'd have 48."
+    let is_simplified = left
+        .iter()
+        .any(|word| matches!(*word, "would" | "we'd" | "you'd" | "he'd" | "she'd" | "they'd" | "it'd"))
+        && matches!(&tokens[0].kind, Kind::Word(word) if matches!(
+            word.as_str(),
+            "ignoring" | "leaving" | "forgetting" | "neglecting" | "skipping" | "disregarding" | "omitting"
+        ));
+    // "Forgetting the tax gives 48."
+    let is_forgetful = clause.number == 0
+        && matches!(
+            left.first(),
+            Some(&("forgetting" | "overlooking" | "misreading" | "omitting" | "miscounting"))
+        );
+    let is_elsewhere = is_simplified || is_forgetful || left.contains(&"would")
         && tokens[..index].iter().take(4).any(|token| {
             matches!(&token.kind, Kind::Word(word) if matches!(word.as_str(), "another" | "different"))
         })
@@ -258,7 +312,9 @@ pub(super) fn claim(
         && matches!(tokens.get(term.next + right.len()).map(|token| &token.kind), Some(Kind::Found(_)));
     // "It had been 18 before the sale."
     let is_former = left.ends_with(&["had", "been"])
-        && right.iter().chain(&tail).any(|word| matches!(*word, "before" | "until"));
+        && right.iter().chain(&tail).any(|word| matches!(*word, "before" | "until"))
+        || matches!(left.last(), Some(&("was" | "were")))
+            && matches!(right.first(), Some(&("until" | "till")));
     is_negated |= is_faulty
         || is_former
         || is_replaced
@@ -266,12 +322,17 @@ pub(super) fn claim(
         || is_given
         || about::is_planned(&left)
         || clause.is_wrongly
-        || sequel::is_denied_for_error(&rest);
-    let mut clauses = rest.split(|word| *word == ",").skip(1);
+        || sequel::is_denied_for_error(&words_until(tokens, term.next));
+    let mut clauses = rest.split(|word| matches!(*word, "," | "but")).skip(1);
     let is_else = about::has_others(&rest)
         || about::is_taken_from(&rest)
         || rest.windows(2).any(|pair| pair == [",", "except"])
+        || rest.windows(3).any(|three| {
+            matches!(three, ["but", "not", "how" | "what" | "which" | "why" | "when" | "where" | "who"])
+        })
         || (left.len() > 1 && left.ends_with(&["plus"]))
+        || rest.split(|word| *word == ",").skip(1).any(sequel::counts_on)
+        || sequel::is_withheld(&rest)
         || sequel::is_inconclusive(&tokens[term.next.min(tokens.len())..])
         || clauses.any(|clause| {
             sequel::names_other(clause) || retraction::asks_for_other(clause) || retraction::gives_up(clause)
@@ -286,7 +347,8 @@ pub(super) fn claim(
         rank,
         is_negated,
         is_supposed: (report::is_supposed(&left) && !left.contains(&"now"))
-            || matches!(right[..], [.., "before" | "earlier" | "previously" | "originally" | "initially"]),
+            || matches!(right[..], [.., "before" | "earlier" | "previously" | "originally" | "initially"])
+            || matches!(right[..], [.., "at", "first"]),
         is_reported: about::is_attributed(&rest)
             || report::is_reported(
                 &clause.left,
@@ -309,6 +371,30 @@ pub(super) fn claim(
         is_attached: false,
         is_provisional,
     }
+}
+
+/// "We can seat 48": the word is a verb; "he is on page 48": it is said how far somebody got.
+fn is_reached(left: &[&str]) -> bool {
+    let [before @ .., label] = left else { return false };
+    let is_person =
+        before.iter().any(|word| matches!(*word, "he" | "she" | "they" | "he's" | "she's" | "they're"));
+    let is_place = matches!(*label, "page" | "chapter" | "row" | "seat" | "step")
+        && matches!(before.last(), Some(&("on" | "at" | "reached" | "reaches" | "to")));
+    matches!(before.last(), Some(&("can" | "could" | "will" | "must" | "should" | "may")))
+        || is_person && is_place
+}
+
+/// The words of the sentence from a number to the next one; stops are given as commas.
+fn words_until(tokens: &[Token], next: usize) -> Vec<&str> {
+    tokens
+        .iter()
+        .skip(next)
+        .map_while(|token| match &token.kind {
+            Kind::Word(word) => Some(word.as_str()),
+            Kind::Found(_) | Kind::Sign('=') => None,
+            _ => Some(","),
+        })
+        .collect()
 }
 
 /// The words of the sentence after a number, if no other number follows; stops are given as commas.

@@ -4,11 +4,11 @@ use super::claim::claim;
 
 use super::about::is_other_label;
 use super::clause::{Clause, is_bidding};
-use super::lexicon::COPULAS;
+use super::lexicon::{COPULAS, LABELS};
 use super::mathematics::is_unsolved;
 use super::retraction::{BACK, gives_up, is_corrected, is_taking_back};
 
-use super::sentence::{is_past, words_of};
+use super::sentence::{approves, is_past, words_of};
 
 use super::term::{self, Lead, words_from};
 
@@ -85,7 +85,12 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
         is_helpless: false,
         is_need: false,
         is_change: false,
+        is_remark: false,
     };
+    if opens_with_participle(tokens) {
+        clause.rank = Rank::Aside;
+        clause.is_leading = true;
+    }
     let mut brackets: Vec<Rank> = Vec::new();
     let mut takes_back = false;
     // After "according to Tom".
@@ -110,12 +115,14 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     && matches!(words_from(tokens, index + 1)[..], ["to", who, ..]
                         if !matches!(who, "the" | "this" | "our" | "my" | "these" | "what" | "that"));
                 is_attributed &= word != "but";
+                clause.is_helpless &= word != "but";
                 let was_stop = after_stop;
                 after_stop = false;
                 clause.word(word, was_stop, &found, &words_from(tokens, index + 1));
             }
             Kind::Comma => {
                 after_stop = true;
+                clause.is_helpless |= found.is_empty() && gives_up(&words_of(&tokens[..index]));
                 clause.comma();
             }
             // A `-` between spaces that is left here is a dash; `term` has taken those that are minus signs.
@@ -146,6 +153,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 clause.left.clear();
                 clause.has_value = false;
                 clause.is_relative = false;
+                clause.is_remark = false;
                 // An explanation, if something has been said before: "18 - nine eggs at $2".
                 let explains = matches!(token.kind, Kind::Dash | Kind::Sign('-'))
                     && !found.is_empty()
@@ -210,6 +218,12 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
             }
             Kind::Open => {
                 after_stop = true;
+                // "48 (should be 50)"
+                takes_back |= !found.is_empty()
+                    && matches!(
+                        words_from(tokens, index + 1)[..],
+                        ["should" | "must" | "ought" | "actually" | "rather" | "edit" | "correction", ..]
+                    );
                 brackets.push(clause.rank);
                 clause.rank = clause.rank.min(Rank::Aside);
             }
@@ -238,6 +252,14 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
             }
             Kind::Stop(_) => {}
             Kind::Found(_) => {
+                // "Two were wrong and 48 were right."
+                if clause.left.len() > 1
+                    && clause.left.last() == Some(&"and")
+                    && clause.left.iter().any(|word| words::is_verb(word))
+                    && words_from(tokens, index + 1).iter().take(2).any(|word| words::is_verb(word))
+                {
+                    clause.left.clear();
+                }
                 let is_adjunct = words::is_adjunct(&clause.left);
                 let is_led = clause.left.last().is_some_and(|word| words::is_preposition(word))
                     && !matches!(clause.left[..], [.., "one" | "any" | "either" | "some", "of"]);
@@ -246,6 +268,9 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     is_led,
                     is_change: clause.is_change || words::is_change(&clause.left),
                     wants_number,
+                    is_labelled: clause.left.last().is_some_and(|word| {
+                        LABELS.contains(word) || matches!(*word, "day" | "week" | "month" | "year" | "round")
+                    }),
                     is_pair: clause.left.iter().rev().take(3).any(|word| {
                         matches!(
                             *word,
@@ -334,10 +359,16 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     claim.rank = Rank::Adjunct;
                 }
                 claim.is_attached = clause.has_value
-                    && matches!(clause.left[..], [.., "with" | "for" | "against"])
+                    && !term.is_change
+                    && matches!(
+                        clause.left.iter().rev().find(|word| !words::is_light(word) || **word == "of"),
+                        Some(&("with" | "for" | "against" | "of" | "on" | "from" | "at"))
+                    )
+                    && (clause.left.last() != Some(&"of") || clause.left.len() <= 2)
                     && !clause.left.contains(&"and")
                     && !clause.left.iter().any(|word| words::is_verb(word) || words::is_change(&[word]))
-                    && !matches!(&claim.value, Some(Value::Quantity { unit: Some(unit), .. }) if unit.name == "dollar");
+                    && (matches!(clause.left[..], [.., "on" | "from" | "at"])
+                        || !matches!(&claim.value, Some(Value::Quantity { unit: Some(unit), .. }) if unit.name == "dollar"));
                 claim.has_lead = !clause.left.is_empty();
                 claim.end = tokens[term.next.saturating_sub(1).max(index)].end;
                 claim.end = claim.end.max(token.end);
@@ -369,14 +400,33 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     && clause.left.len() > 1
                     && words::is_behind(clause.left[clause.left.len() - 1])
                     && found.last().is_some_and(|last| last.value.is_some() && !last.is_negated);
+                // "48 is what the 3 magazines cost"
+                let is_description = clause.has_value
+                    && matches!(
+                        clause.left[..],
+                        ["is" | "are" | "was" | "were", "what" | "how" | "where" | "who", _, ..]
+                    )
+                    && found.last().is_some_and(|last| last.value.is_some() && !last.is_negated);
                 let is_outdone = clause.has_value
                     && matches!(
                         clause.left[..],
                         ["beats" | "exceeds" | "tops" | "surpasses" | "outnumbers" | "beat", ..]
                     );
-                if is_predicate || is_outdone {
+                if is_predicate || is_description || is_outdone {
                     claim.rank = claim.rank.min(Rank::Aside);
                 }
+                // "The price is 48, which saves her 12"; "48, which you get by adding 6 and 42"
+                let is_own_verb = !is_chain
+                    && clause.is_relative
+                    && (found
+                        .last()
+                        .is_some_and(|last| last.is_led && last.value.is_some() && !last.is_negated)
+                        && clause.left.first().is_some_and(|word| is_telling_more(word))
+                        || clause
+                            .left
+                            .windows(2)
+                            .any(|pair| pair[0] == "by" && pair[1].len() > 5 && pair[1].ends_with("ing")));
+                let is_said_of = is_own_verb || is_said_of;
                 let is_said_of =
                     is_said_of || (!is_chain && term::is_compared(&words_from(tokens, term.next)));
                 if clause.is_relative && is_said_of && !found.is_empty() {
@@ -409,24 +459,38 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 let is_comparison = clause.left.is_empty() && clause.number > 0 && claim.value.is_none();
                 let behind = words_from(tokens, term.next);
                 let is_apposed = clause.has_value
-                    && index > 0
+                    && index > 1
                     && matches!(tokens[index - 1].kind, Kind::Comma)
+                    // "0.25, i.e., 25%"
+                    && !matches!(&tokens[index - 2].kind, Kind::Word(word) if matches!(word.as_str(), "i.e" | "ie" | "is"))
                     && !is_chain
                     && !claim.takes_back
                     && !claim.is_named
                     && !term::is_statement(&behind)
-                    && !words::is_summing_up(&behind);
+                    && !words::is_summing_up(&behind)
+                    // "Eight friends, 16 strawberries, 2 each."
+                    && !(matches!(behind[..], ["each" | "apiece"]) && !found.iter().any(|claim| claim.has_lead));
                 let is_remark = clause.number > 0
                     && found.iter().any(|earlier| {
-                        earlier.rank == Rank::Main && !earlier.is_negated && earlier.value.is_some()
+                        (earlier.rank == Rank::Main || earlier.rank == Rank::Adjunct && earlier.is_led)
+                            && !earlier.is_negated
+                            && earlier.value.is_some()
                     })
                     && (is_apposed
+                        || clause.is_remark
+                            && (claim.is_behind
+                                || clause.left.iter().any(|word| matches!(*word, "and" | "plus")))
+                            && !term::is_statement(&behind)
+                            && !clause.left.iter().any(|word| words::is_verb(word))
                         || words::is_comparing(&clause.left)
+                        || is_circumstance(&clause.left, &behind)
+                        || clause.left == ["namely"] && is_breakdown(&tokens[index..])
                         || term::is_compared(&words_from(tokens, term.next))
                             && matches!(
                                 clause.left[..],
                                 [] | ["that" | "that's" | "which" | "this" | "and", ..]
                             ));
+                clause.is_remark |= is_remark;
                 let is_set_back = is_remark
                     || (clause.has_value && (is_span || words::is_purpose(&clause.left, clause.is_need)))
                     || (is_comparison
@@ -441,7 +505,10 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 let is_result = clause.left.contains(&"equals") || term.is_change;
                 // "18 on day 5", "18 posts 5 feet apart"
                 let is_placed = clause.has_value
-                    && (matches!(
+                    // "48 paintings at 20 dollars each"
+                    && (clause.left.last() == Some(&"at")
+                        && matches!(behind[..], ["each" | "apiece" | "a" | "per", ..] | [_, "each" | "apiece" | "a" | "per", ..])
+                        || matches!(
                         clause.left[..],
                         [
                             ..,
@@ -462,7 +529,8 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     claim.value = None;
                 }
                 if is_adjunct && !is_chain && clause.rank == Rank::Main && claim.rank == Rank::Main {
-                    claim.rank = Rank::Adjunct;
+                    let is_below = is_remark && found.iter().all(|earlier| earlier.rank < Rank::Main);
+                    claim.rank = if is_below { Rank::Aside } else { Rank::Adjunct };
                 }
                 clause.is_change |= words::is_change(&clause.left);
                 clause.is_need |= words::is_need(&clause.left, &words_from(tokens, term.next));
@@ -475,7 +543,144 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
         }
         index += 1;
     }
+    for index in 1..found.len() {
+        if is_check(&found[..index], &found[index], tokens, text) {
+            found[index].rank = found[index].rank.min(Rank::Aside);
+        }
+    }
     found
+}
+
+/// "Working 6 hours a day, she finishes": a phrase without a verb of its own, before the clause that it belongs to.
+fn opens_with_participle(tokens: &[Token]) -> bool {
+    let word = |token: &Token| match &token.kind {
+        Kind::Word(word) => Some(word.clone()),
+        _ => None,
+    };
+    let is_participle = tokens.first().and_then(word).is_some_and(|word| {
+        word.len() > 5
+            && word.ends_with("ing")
+            && !matches!(
+                word.as_str(),
+                "nothing" | "something" | "anything" | "everything" | "according" | "during" | "morning"
+            )
+    });
+    let Some(comma) = tokens.iter().position(|token| token.kind == Kind::Comma) else { return false };
+    let (phrase, rest) = (&tokens[..comma], &tokens[comma + 1..]);
+    let is_finite = phrase.iter().any(|token| match &token.kind {
+        Kind::Word(word) => words::is_verb(word),
+        Kind::Sign('=') => true,
+        Kind::Found(found) => matches!(found.value, Some(Value::Chain(..))),
+        _ => false,
+    });
+    let is_continued = rest.first().and_then(word).is_some_and(|word| {
+        !matches!(
+            word.as_str(),
+            "and" | "or" | "which" | "so" | "but" | "then" | "giving" | "leaving" | "making"
+        )
+    }) && rest.iter().any(|token| matches!(token.kind, Kind::Found(_)));
+    is_participle && !is_finite && is_continued
+}
+
+/// Whether a verb says something else of a thing than how much it is: "which saves", "which fill".
+fn is_telling_more(verb: &str) -> bool {
+    let is_link = COPULAS.contains(&verb)
+        || words::is_verb(verb)
+        || words::is_glue(verb)
+        || matches!(
+            verb,
+            "we" | "i"
+                | "you"
+                | "she"
+                | "he"
+                | "they"
+                | "it"
+                | "one"
+                | "left"
+                | "leave"
+                | "equal"
+                | "add"
+                | "adds"
+                | "amount"
+                | "come"
+                | "total"
+                | "sum"
+                | "sums"
+                | "bring"
+                | "brings"
+                | "works"
+                | "turns"
+                | "results"
+                | "must"
+                | "should"
+                | "will"
+                | "would"
+                | "can"
+                | "may"
+                | "in"
+                | "when"
+                | "after"
+                | "then"
+                | "simplifies"
+                | "reduces"
+                | "evaluates"
+                | "rounds"
+                | "translates"
+                | "corresponds"
+                | "puts"
+                | "takes"
+                | "equates"
+                | "represents"
+                | "to"
+                | "with"
+                | "at"
+                | "for"
+                | "each"
+                | "of"
+        );
+    !is_link
+}
+
+/// ", at $3 apiece", ", from 6 hours at $8": a phrase behind a comma that says how, and not "for a total of 48".
+fn is_circumstance(left: &[&str], behind: &[&str]) -> bool {
+    let is_result = |word: &&str| {
+        matches!(
+            *word,
+            "total" | "sum" | "result" | "remainder" | "average" | "profit" | "cost" | "all" | "end"
+        )
+    };
+    matches!(left.first(), Some(&("at" | "against")))
+        && left.len() <= 7
+        && !left.iter().any(|word| words::is_verb(word) || is_result(word))
+        && !words::is_summing_up(behind)
+}
+
+/// Whether an equation only checks a number given before it: "48 it is, and indeed 48 × 4 = 192".
+pub(super) fn is_check(before: &[Claim], claim: &Claim, tokens: &[Token], text: &str) -> bool {
+    if !matches!(claim.value, Some(Value::Chain(..))) {
+        return false;
+    }
+    let is_approved =
+        approves(&words_of(&tokens[tokens.partition_point(|token| token.start < claim.start)..]))
+            || tokens.iter().any(|token| {
+                token.end <= claim.start && matches!(&token.kind, Kind::Word(word) if word == "indeed")
+            });
+    is_approved
+        && before.iter().any(|earlier| {
+            earlier.value.is_some()
+                && !earlier.is_negated
+                && earlier.rank == Rank::Main
+                && is_restated(&text[earlier.start..earlier.end], &text[claim.start..claim.end])
+        })
+}
+
+/// Whether the number that `source` ends with is one of the operands of an equation, and not its result.
+pub(super) fn is_restated(source: &str, equation: &str) -> bool {
+    let number = |text: &str| text.trim_matches(|c: char| !c.is_ascii_digit()).to_owned();
+    let said = number(source.rsplit('=').next().unwrap_or(source));
+    let Some((operands, result)) = equation.rsplit_once('=') else { return false };
+    let mut operands = operands.split(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',')));
+    !said.is_empty() && number(result) != said && operands.any(|operand| number(operand) == said)
 }
 
 /// Whether what follows a colon only gives the parts of what was said: "48 in total: 40 for the meal and 8 for the

@@ -34,6 +34,8 @@ pub(super) struct Clause<'a> {
     pub(super) is_provisional: bool,
     /// After "I can't work this out;"
     pub(super) is_helpless: bool,
+    /// A phrase that only describes an earlier number has begun: "27 pupils, 13 boys and"
+    pub(super) is_remark: bool,
 }
 
 impl<'a> Clause<'a> {
@@ -70,7 +72,7 @@ impl<'a> Clause<'a> {
             return;
         }
         // "18 ounces after 6 were poured out", "18 marbles, of which 11 are Ivo's"
-        if matches!(word, "after" | "before" | "once")
+        if (matches!(word, "after" | "before" | "once") || word == "when" && !after_stop)
             && self.has_value
             && (!after_stop
                 || !following.first().is_some_and(|next| matches!(*next, "which" | "that" | "this")))
@@ -137,6 +139,37 @@ impl<'a> Clause<'a> {
             self.left.push(word);
             return;
         }
+        // "12 tables so that 48 can sit"
+        if word == "so" && !after_stop && self.has_value && following.first() == Some(&"that") {
+            self.open(Rank::Aside, false);
+            return;
+        }
+        // ", for there are 21 plants in 7 rows"
+        if word == "for"
+            && after_stop
+            && !found.is_empty()
+            && self.rank == Rank::Main
+            && following.iter().take(6).any(|next| {
+                matches!(
+                    *next,
+                    "there"
+                        | "he"
+                        | "she"
+                        | "they"
+                        | "it"
+                        | "we"
+                        | "is"
+                        | "are"
+                        | "was"
+                        | "were"
+                        | "make"
+                        | "makes"
+                )
+            })
+        {
+            self.open(Rank::Aside, true);
+            return;
+        }
         let starts = |list: &[&str]| list.contains(&word);
         let is_inverted = !matches!(word, "should" | "had" | "were")
             || following.first().is_some_and(|next| {
@@ -184,6 +217,24 @@ impl<'a> Clause<'a> {
                 word,
                 "given" | "provided" | "using" | "considering" | "making" | "giving" | "leaving" | "meaning"
             ) && self.left.last().is_some_and(|last| is_determiner(last));
+            // "after giving away 12", "without leaving 12"
+            let is_participle = is_participle
+                || matches!(word, "giving" | "making" | "leaving" | "using")
+                    && (self.left.is_empty() && self.rank == Rank::Adjunct && !self.has_value
+                        || matches!(
+                            self.left.last(),
+                            Some(
+                                &("after"
+                                    | "before"
+                                    | "by"
+                                    | "of"
+                                    | "for"
+                                    | "without"
+                                    | "when"
+                                    | "while"
+                                    | "from")
+                            )
+                        ));
             // "18 given away"
             let is_participle = is_participle
                 || word == "given"
@@ -241,12 +292,14 @@ impl<'a> Clause<'a> {
         self.is_need = false;
         self.is_change = false;
         self.is_work = false;
+        self.is_remark = false;
         self.number += 1;
     }
 
     pub(super) fn comma(&mut self) {
         self.number += 1;
         self.is_work = false;
+        self.is_remark = false;
         // "The count doubles, from 9 to 18."
         self.is_change = !self.has_value && words::is_change(&self.left);
         if self.is_leading {

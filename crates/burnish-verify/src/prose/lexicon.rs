@@ -18,6 +18,12 @@ pub(super) const BOUNDS: &[Pattern] = &[
     "comes|came|come|gets|got close to",
     "depends|depend|relies|hinges|based|rests|rhymes|rhyme on|upon|with",
     "goes|fits|divides into",
+    "number|value|integer near",
+    "rest|remainder|left of",
+    "reverse|reversal of",
+    "number|prime|integer right|just|directly|immediately after|before",
+    "difference|distance|gap to",
+    "comes|come after|before",
     "precedes",
     "answer|number|result divides|contains|includes|has",
     "numbers|values|ones|something|anything like",
@@ -26,7 +32,6 @@ pub(super) const BOUNDS: &[Pattern] = &[
     "tops out at",
     "nearly|almost|barely reaches|reached|reach|gets|makes|made",
     "answer|result is|was larger|smaller|bigger|greater|higher|lower|more|less|off by",
-    "more|less|fewer|greater|larger|smaller|higher|lower|bigger|longer|shorter|older|younger|later|earlier|better|worse than",
     "more|less|fewer|greater|larger|smaller|higher|lower than or equal to",
     "other|rather|different|else than",
     "different|distinct|differs|differ|differing from",
@@ -83,6 +88,8 @@ pub(super) const BOUNDS: &[Pattern] = &[
 pub(super) const EXCLUDED: &[Pattern] = &[
     "was|were supposed|meant|expected|going|due to be",
     "let's assume|suppose|imagine|say",
+    "mistook|took it|this|that|them for",
+    "is|are|was|were|it's|there's no",
     "exclude|excludes|eliminate|eliminates|dismiss|disregard|omit|avoid",
     "used to be",
     "once was|were",
@@ -170,6 +177,11 @@ pub(super) const NEGATIONS: &[&str] = &[
 /// Words of a clause that call its number wrong, impossible or doubted.
 pub(super) const FAULTS: &[&str] = &[
     "wrongful",
+    "flawed",
+    "irrelevant",
+    "herring",
+    "superfluous",
+    "unneeded",
     "tempting",
     "tempted",
     "overestimate",
@@ -288,6 +300,11 @@ pub(super) const FAULTED: &[&str] = &[
     "would",
     "it",
     "option",
+    "he",
+    "she",
+    "they",
+    "one",
+    "you",
 ];
 
 /// Words for what people only supposed: their number gives way to another one.

@@ -53,13 +53,9 @@ impl Scanner<'_> {
                 break;
             }
         }
-        // "18 m/s"
-        if let Some(per) = tail.strip_prefix('/') {
-            let length = per.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(per.len());
-            if matches!(&per[..length], "s" | "h" | "hr" | "min" | "sec" | "kg" | "m" | "L") {
-                tail = per[length..].trim_start_matches(['²', '³']);
-                power = 0;
-            }
+        if let Some(length) = rate(name) {
+            tail = &name[length..];
+            power = 0;
         }
         // "5 m + 2" is algebra.
         let is_end = tail.chars().next().is_none_or(|c| !(c.is_alphanumeric() || "^_(/'’-".contains(c)))
@@ -305,8 +301,32 @@ impl Scanner<'_> {
     }
 }
 
-/// An equation without the one letter of a unit at its end: `10 + 38 = 48 m`.
+/// The signs of units that a rate is made of, and the number of bytes of it: `m/s²`, `kg/L`.
+fn rate(text: &str) -> Option<usize> {
+    const SIGNS: &[&str] = &[
+        "m", "s", "g", "l", "L", "h", "N", "J", "W", "V", "A", "K", "C", "km", "cm", "mm", "kg", "mg", "ml",
+        "mL", "kJ", "kW", "min", "sec", "hr", "mol", "Pa", "ft", "mi", "gal", "lb", "oz",
+    ];
+    let sign = |text: &str| {
+        let length = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
+        let rest = &text[length..];
+        let bare = rest.trim_start_matches("^2").trim_start_matches("^3").trim_start_matches(['²', '³']);
+        SIGNS.contains(&&text[..length]).then_some(text.len() - bare.len())
+    };
+    let first = sign(text)?;
+    let second = sign(text[first..].strip_prefix('/')?)?;
+    Some(first + 1 + second)
+}
+
+/// A number without the rate after it, `48 m/s`, and an equation without the one letter of a unit at its end: `10 + 38
+/// = 48 m`.
 pub(crate) fn without_unit(source: &str) -> &str {
+    if let Some((number, unit)) = source.split_once(' ')
+        && is_plain_number(number)
+        && rate(unit) == Some(unit.len())
+    {
+        return number;
+    }
     let bare = source.trim_end_matches(['²', '³']);
     let number = bare.strip_suffix([' ']).unwrap_or(bare).strip_suffix(['m', 'g', 's', 'l', 'L', 'h']);
     match number.and_then(|number| number.strip_suffix(' ')) {
@@ -412,6 +432,10 @@ fn is_mathematical(chunk: &str, after: &str, is_first: bool) -> bool {
         }
         letters.clear();
         is_command = c == '\\';
+    }
+    // "the answer is 8 i think"
+    if chunk == "i" && after.starts_with(" ") && after[1..].starts_with(|c: char| c.is_ascii_lowercase()) {
+        return false;
     }
     if chunk.chars().all(|c| c.is_ascii_alphabetic()) {
         // A letter by itself is a variable only next to a sign: "a" is mostly an article.

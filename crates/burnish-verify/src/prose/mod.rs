@@ -33,11 +33,11 @@ pub(crate) use mathematics::{is_unsolved, without_unit};
 pub(crate) use numerals::in_digits;
 
 use choose::{Outcome, chosen};
-use claims::{Claim, Rank, claims};
+use claims::{Claim, Rank, claims, is_restated};
 use retraction::{gives_up, is_doubting, is_no, is_retraction};
 use sentence::{
-    is_bare, is_condition, is_question, is_remark, is_support, is_yes, sentence_start, sentences, tail_start,
-    words_of,
+    approves, is_bare, is_condition, is_fragment, is_question, is_remark, is_support, is_yes, sentence_start,
+    sentences, tail_start, words_of,
 };
 use sequel::{asks_for_more, goes_on};
 use tokens::Kind;
@@ -75,10 +75,12 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
         && from == 0
         && is_bare(opening)
         && let [claim] = &claims(opening, text, wants_number)[..]
+        && !claim.is_negated
         && !text.trim_end().contains('\n')
         && !sentences[1..].iter().any(|sentence| {
             is_retraction(sentence)
                 || goes_on(sentence)
+                || is_question(sentence) && !claims(sentence, text, wants_number).is_empty()
                 || is_contrasting(sentence)
                 || is_doubting(sentence)
                 || words_of(sentence)
@@ -120,7 +122,11 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
         was_retracted |= index > 0
             && is_retraction(sentence)
             && claims.iter().all(|claim| claim.rank <= Rank::Aside && !claim.is_negated);
-        let is_support = index > 0 && (is_support(sentence) || is_remark(sentence));
+        let is_support = index > 0
+            && (is_support(sentence)
+                || is_remark(sentence)
+                || is_fragment(sentence)
+                || is_check(&sentences, index, &claims, text, wants_number));
         match chosen(&claims, None, text) {
             Outcome::Claim(claim)
                 if was_retracted
@@ -137,6 +143,8 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
             }
             Outcome::Claim(claim) => return reading(text, &claim, &denied),
             Outcome::Denied(text) => {
+                // "Tom says 9. He's wrong."
+                was_retracted &= !claims.iter().all(|claim| claim.is_reported);
                 was_retracted |= asks_for_more(sentence);
                 denied.push(text);
             }
@@ -237,6 +245,29 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
         Some(claim) => reading(text, &claim, &denied),
         None => denied.into_iter().next().map_or(Reading::Nothing, Reading::Unclear),
     }
+}
+
+/// "So x = 5. Plugging back in: 2 × 5 + 3 = 13. Correct!": an equation that only checks what was said before.
+fn is_check(
+    sentences: &[&[tokens::Token]],
+    index: usize,
+    found: &[Claim],
+    text: &str,
+    wants_number: bool,
+) -> bool {
+    let [.., last] = found else { return false };
+    let next = sentences.get(index + 1);
+    let is_approved = approves(&words_of(sentences[index]))
+        || next.is_some_and(|next| is_yes(next) || approves(&words_of(next)));
+    is_approved
+        && matches!(last.value, Some(Value::Chain(..)))
+        && sentences[..index].iter().rev().take(2).any(|sentence| {
+            claims(sentence, text, wants_number).iter().any(|claim| {
+                claim.rank == Rank::Main
+                    && !claim.is_negated
+                    && is_restated(&source(text, claim), &text[last.start..last.end])
+            })
+        })
 }
 
 /// "Is there another one? There isn't.": an answer to a question about something else.

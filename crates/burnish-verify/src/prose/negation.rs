@@ -1,7 +1,7 @@
 //! What rules a number out: a negation or a fault before it, a rejection after it, a later clause.
 
 use super::lexicon::{ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, PLAIN, REPORTING};
-use super::retraction::{OVERLOOKING, is_order, is_retracting, is_unfinished};
+use super::retraction::{ERRORS, OVERLOOKING, is_order, is_retracting, is_unfinished};
 use super::tokens::{Kind, Token};
 use super::words::{is_glue, is_nothing_else};
 
@@ -90,9 +90,25 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
     if is_unsupported || is_empty_subject {
         return true;
     }
+    // "No 48 came.", "Nowhere are there 48."
+    if left == ["no"] || left.first() == Some(&"nowhere") {
+        return true;
+    }
     let is_ruled_out = left.windows(2).any(|pair| {
         matches!(pair[0], "no" | "longer")
-            && matches!(pair[1], "way" | "means" | "chance" | "circumstances" | "longer" | "case" | "event")
+            && matches!(
+                pair[1],
+                "way"
+                    | "means"
+                    | "chance"
+                    | "circumstances"
+                    | "longer"
+                    | "case"
+                    | "event"
+                    | "time"
+                    | "point"
+                    | "stage"
+            )
     }) || left.windows(2).any(|w| matches!(w, ["no", "one"]));
     if is_ruled_out {
         // "There is no way it isn't 40."
@@ -149,8 +165,8 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
 
 /// Whether the number measures the fault itself: "the error turned out to be 0.04".
 fn is_measured(left: &[&str], at: usize) -> bool {
-    let is_subject =
-        at > 0 && matches!(left[at - 1], "the" | "its" | "relative" | "absolute" | "maximum" | "average");
+    let is_subject = at > 0
+        && matches!(left[at - 1], "the" | "of" | "its" | "relative" | "absolute" | "maximum" | "average");
     let next = left.get(at + 1).copied().unwrap_or("");
     let is_stated =
         COPULAS.contains(&next) || matches!(next, "turned" | "turns" | "of" | "amounted" | "amounts");
@@ -203,7 +219,7 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
     let is_ruled = right.iter().take(6).any(|word| matches!(*word, "out"))
         && right.iter().any(|word| matches!(*word, "ruled" | "rule" | "rules"));
     let is_out = right.windows(4).take(4).any(|words| words == ["out", "of", "the", "question"]);
-    let is_senseless = right.windows(2).take(4).any(|words| matches!(words, ["no", "sense"]))
+    let is_senseless = right.windows(2).take(4).any(|words| matches!(words, ["no", "sense" | "role"]))
         || matches!(right, [.., "is" | "was" | "are", "out" | "exceeded" | "surpassed" | "missed"]);
     if is_ruled || is_out || is_senseless {
         return true;
@@ -428,11 +444,15 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
                     ..,
                 ] => true,
                 ["that" | "this" | "it", verb, ..] if OVERLOOKING.contains(&verb) => true,
+                ["that" | "this" | "it", "has", "changed" | "risen" | "fallen" | "grown" | "dropped", ..] => {
+                    true
+                }
                 [
                     ..,
                     "broken" | "flawed" | "unreliable" | "outdated" | "lied" | "lying" | "biased" | "closed",
                 ] => true,
                 ["i" | "we", "disagree" | "object" | "doubt" | "refuse", ..] => true,
+                ["he" | "she" | "they", verb, ..] if ERRORS.contains(&verb) => true,
                 ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),
                 [word] => NEGATIONS.contains(&word),
                 [

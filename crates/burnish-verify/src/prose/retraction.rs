@@ -3,6 +3,7 @@
 use super::about::has_others;
 use super::lexicon::{COPULAS, FAULTS, NEGATIONS, OPERATIONS, Pattern};
 use super::negation::is_rejected;
+use super::sentence::uncontracted;
 use super::tokens::{Kind, Token};
 use super::words::starts_with;
 
@@ -38,6 +39,7 @@ pub(super) const BACK: &[&str] = &[
     "update",
     "erratum",
     "apologies",
+    "typo",
 ];
 
 /// Words that open a sentence and leave its meaning as it is.
@@ -114,7 +116,7 @@ const DISCARDS: &[Pattern] = &[
     "let me|us try again",
     "or so i|we thought",
     "kidding",
-    "do not|don't use|trust|count|quote that|this|it|me",
+    "do not|don't use|trust|count|quote|believe that|this|it|me|him|her|them",
     "i|we don't|cannot|can't know",
     "i|we do not know",
     "not|wrong|incorrect so|quite|again|answer",
@@ -158,7 +160,7 @@ const GIVING_UP: &[Pattern] = &[
     "no such number|value|integer|x|n|thing|answer|solution|pair|digit|prime|price|amount",
     "no valid|real|integer|possible|consistent solution|solutions|answer|value",
     "is|are|has|have|exists|there's no solution|solutions|answer",
-    "not|without enough|sufficient information|data|facts",
+    "not|without|isn't|aren't enough|sufficient information|data|facts",
     "insufficient information|data",
     "too little information|data",
     "cannot|can't|couldn't be determined|known|solved|answered|calculated|computed|settled|decided|deduced|inferred",
@@ -217,7 +219,6 @@ const JUDGEMENTS: &[&str] = &[
     "solution",
     "contradicts",
     "contradiction",
-    "be",
     "add",
 ];
 
@@ -253,20 +254,83 @@ pub(super) fn asks_for_other(words: &[&str]) -> bool {
     const ASKING: &[Pattern] = &[
         "question|problem asks|wants|is for|about|us",
         "we want|need|seek the|their|its|his|her",
+        "we only|just want|need|seek the|their|its|his|her",
         "we're|are|were asked for|about",
     ];
     (0..words.len()).any(|at| {
         ASKING.iter().any(|pattern| starts_with(&words[at..], pattern))
             && !words[..at].iter().any(|word| matches!(*word, "what" | "as" | "that"))
     })
+        // "We need Ann's.", "What about Ann?"
+        || matches!(words, ["we", "want" | "need", whose] if whose.ends_with("'s"))
+        || matches!(words, ["what" | "how", "about", ..])
 }
 
 /// "There is no such number", "I can't work it out"
 pub(super) fn gives_up(words: &[&str]) -> bool {
-    GIVING_UP.iter().any(|pattern| (0..words.len()).any(|at| starts_with(&words[at..], pattern)))
+    is_at_a_loss(words)
+        || GIVING_UP.iter().any(|pattern| (0..words.len()).any(|at| starts_with(&words[at..], pattern)))
+}
+
+/// "I don't know the answer", "I failed to find the rest", "we're stuck": the speaker has no answer.
+fn is_at_a_loss(words: &[&str]) -> bool {
+    let words = uncontracted(words);
+    let Some(at) = words.iter().position(|word| matches!(*word, "i" | "we" | "i'm" | "i've")) else {
+        return false;
+    };
+    let said = &words[at + 1..];
+    let is_stuck = said.iter().take(3).any(|word| matches!(*word, "stuck" | "lost" | "clueless"))
+        && !said.contains(&"not")
+        && said.iter().take(2).all(|word| *word != "lost");
+    let denial = said
+        .iter()
+        .take(3)
+        .position(|word| NEGATIONS.contains(word) || matches!(*word, "failed" | "unable" | "struggled"));
+    let is_unsolved = denial.is_some_and(|at| {
+        let done = &said[at + 1..];
+        let verb = done.iter().take(4).position(|word| {
+            matches!(
+                *word,
+                "know"
+                    | "solve"
+                    | "find"
+                    | "answer"
+                    | "work"
+                    | "figure"
+                    | "determine"
+                    | "finish"
+                    | "understand"
+            )
+        });
+        verb.is_some_and(|verb| {
+            matches!(
+                done.get(verb + 1),
+                None | Some(
+                    &("the"
+                        | "it"
+                        | "this"
+                        | "that"
+                        | "how"
+                        | "out"
+                        | "what"
+                        | "an"
+                        | ","
+                        | "enough"
+                        | "more")
+                )
+            ) && !done.iter().any(|word| {
+                matches!(
+                    *word,
+                    "mistake" | "error" | "why" | "another" | "other" | "any" | "wrong" | "flaw" | "if"
+                )
+            })
+        })
+    });
+    is_stuck || is_unsolved
 }
 
 pub(super) fn is_retracting(clause: &[&str]) -> bool {
+    let clause = &uncontracted(clause)[..];
     let opening = clause.iter().take_while(|word| INTERJECTIONS.contains(word)).count();
     let mut said = &clause[opening..];
     if let Some(pattern) = NOTICING.iter().find(|pattern| starts_with(said, pattern)) {
@@ -320,7 +384,34 @@ pub(super) const OVERLOOKING: &[&str] =
 /// "That can't be right", "this result is too high"
 fn is_judged_wrong(said: &[&str]) -> bool {
     let subject = match said {
-        ["that's" | "it's" | "isn't", ..] => 0,
+        ["isn't", ..] => 0,
+        // "The last one isn't full."
+        ["the", "former" | "last" | "previous" | "first", thing, ..]
+            if !(COPULAS.contains(thing)
+                || NEGATIONS.contains(thing)
+                || matches!(
+                    *thing,
+                    "answer"
+                        | "result"
+                        | "value"
+                        | "number"
+                        | "figure"
+                        | "total"
+                        | "step"
+                        | "line"
+                        | "calculation"
+                        | "equation"
+                        | "sum"
+                        | "statement"
+                        | "part"
+                        | "would"
+                        | "can"
+                        | "must"
+                        | "does"
+                )) =>
+        {
+            return false;
+        }
         [
             "that" | "this" | "it" | "which" | "they" | "these" | "those",
             "result" | "answer" | "value" | "number" | "figure" | "total",
@@ -330,7 +421,7 @@ fn is_judged_wrong(said: &[&str]) -> bool {
         | ["the", "above" | "result" | "answer" | "value" | "former" | "last" | "previous" | "first", ..] => {
             2
         }
-        ["that" | "this" | "it" | "which" | "they" | "these" | "those", ..] => 1,
+        ["that" | "this" | "it" | "which" | "they" | "these" | "those" | "he" | "she" | "you", ..] => 1,
         _ => return false,
     };
     let rest = &said[subject..];
@@ -347,7 +438,8 @@ fn is_judged_wrong(said: &[&str]) -> bool {
     if rest.first().is_some_and(|word| OVERLOOKING.contains(word)) {
         return true;
     }
-    let is_about_it = rest.iter().any(|word| JUDGEMENTS.contains(word) || FAULTS.contains(word));
+    let is_about_it = rest.iter().any(|word| JUDGEMENTS.contains(word) || FAULTS.contains(word))
+        || rest.last() == Some(&"be");
     said.len() <= 12 && is_about_it && is_rejected(rest)
 }
 
@@ -389,7 +481,12 @@ pub(super) fn is_unfinished(words: &[&str]) -> bool {
             ..
         ]
     );
+    // "The tip is still missing."
+    let is_missing = words
+        .windows(2)
+        .any(|pair| matches!(pair, ["still", "missing" | "needed" | "outstanding" | "lacking"]));
     is_passive
+        || is_missing
         || at.is_some_and(|at| {
             (is_owed(at) || (is_next && at <= 3 && OPERATIONS.contains(&words[at])))
                 && !words[at..].iter().any(|word| COPULAS.contains(word) || *word == "get")
@@ -411,6 +508,7 @@ pub(super) fn is_taking_back(words: &[&str]) -> bool {
                 || matches!(
                     rest[0],
                     "wait"
+                        | "no"
                         | "it"
                         | "it's"
                         | "that's"

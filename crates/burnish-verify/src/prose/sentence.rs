@@ -92,9 +92,130 @@ pub(super) fn is_past(words: &[&str]) -> bool {
     )
 }
 
+/// Words with "that's", "they're", "it'd" as two: "that is", "they are", "it would".
+pub(super) fn uncontracted<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let mut plain = Vec::with_capacity(words.len());
+    for word in words {
+        let Some((subject, verb)) = word.split_once('\'') else {
+            plain.push(*word);
+            continue;
+        };
+        let verb = match verb {
+            "s" if matches!(subject, "that" | "it" | "he" | "she" | "there" | "what" | "here" | "this") => {
+                "is"
+            }
+            "re" => "are",
+            "d" => "would",
+            "ll" => "will",
+            _ => {
+                plain.push(*word);
+                continue;
+            }
+        };
+        plain.extend([subject, verb]);
+    }
+    plain
+}
+
+/// "so it works out", "which is right", "as required": what was just computed agrees with what was said.
+pub(super) fn approves(words: &[&str]) -> bool {
+    let words = uncontracted(words);
+    let is_subject = |word: &str| matches!(word, "it" | "that" | "this" | "which" | "everything" | "all");
+    let is_verdict = |word: &str| {
+        matches!(word, "right" | "correct" | "true" | "fine" | "consistent" | "good" | "ok" | "okay")
+    };
+    words.contains(&"\u{2713}")
+        || words.windows(2).any(|pair| {
+            is_subject(pair[0])
+                && matches!(
+                    pair[1],
+                    "works" | "checks" | "matches" | "agrees" | "fits" | "holds" | "confirms"
+                )
+                || pair[0] == "as"
+                    && matches!(
+                        pair[1],
+                        "required" | "expected" | "given" | "stated" | "desired" | "wanted" | "needed" | "it"
+                    )
+        })
+        || words.windows(3).any(|three| {
+            is_subject(three[0]) && matches!(three[1], "is" | "seems" | "looks") && is_verdict(three[2])
+        })
+}
+
+/// "6 rows, 8 chairs per row.", "6 rows of 8.": no statement, but what one rests on.
+pub(super) fn is_fragment(sentence: &[Token]) -> bool {
+    let is_found = |token: &Token| matches!(token.kind, Kind::Found(_));
+    let is_word =
+        |token: &Token, wanted: fn(&str) -> bool| matches!(&token.kind, Kind::Word(word) if wanted(word));
+    let sentence = match sentence {
+        [rest @ .., Token { kind: Kind::Stop('.'), .. }] => rest,
+        _ => return false,
+    };
+    let is_piece = |piece: &[Token]| {
+        piece.first().is_some_and(is_found)
+            && piece.len() <= 5
+            && piece.iter().all(|token| match &token.kind {
+                Kind::Word(word) => !(super::words::is_verb(word) || is_closing(word)),
+                Kind::Found(found) => found.is_plain,
+                _ => false,
+            })
+            // A word that leads to another number may be a verb: "6 hens lay 48 eggs".
+            && piece.windows(2).all(|pair| {
+                !is_found(&pair[1]) || is_word(&pair[0], |word| matches!(word, "of" | "with" | "at" | "per"))
+            })
+    };
+    sentence.iter().filter(|token| is_found(token)).count() > 1
+        && sentence.split(|token| token.kind == Kind::Comma).all(is_piece)
+}
+
+/// Words that open or end a result: "so", "in total", "48 each".
+fn is_closing(word: &str) -> bool {
+    matches!(
+        word,
+        "so" | "thus"
+            | "hence"
+            | "therefore"
+            | "then"
+            | "total"
+            | "all"
+            | "altogether"
+            | "together"
+            | "sum"
+            | "left"
+            | "remain"
+            | "or"
+            | "not"
+            | "to"
+            | "from"
+            | "minus"
+            | "plus"
+            | "times"
+            | "answer"
+            | "result"
+            | "finally"
+            | "now"
+            | "each"
+            | "i"
+            | "we"
+            | "you"
+            | "he"
+            | "she"
+            | "it"
+            | "they"
+            | "there"
+            | "no"
+            | "wait"
+            | "actually"
+            | "but"
+            | "only"
+            | "again"
+            | "overall"
+    )
+}
+
 /// A sentence that checks or explains what another one says.
 pub(super) fn is_support(sentence: &[Token]) -> bool {
-    let words = words_of(sentence);
+    let words = uncontracted(&words_of(sentence));
     match words.first() {
         Some(first) => {
             matches!(
@@ -136,16 +257,39 @@ pub(super) fn is_support(sentence: &[Token]) -> bool {
                     ]
                     | ["you" | "we" | "one", "can" | "could", "also", ..]
                     | ["this" | "that", "is", "because", ..]
-                    | ["it's" | "that's", "because", ..]
+                    | ["it", "is", "because", ..]
                     | ["this" | "that" | "it", "follows" | "comes" | "results", "from" | "because", ..]
                     | ["the", "reason", ..]
+                    | ["here", "is", "why" | "how", ..]
                     | [
                         "this" | "that" | "it" | "which",
                         "agrees" | "matches" | "fits" | "checks" | "confirms" | "works",
                         ..
                     ]
                     | ["this" | "that" | "it", "makes", "sense", ..]
-                    | ["this" | "that" | "it", "is", "consistent" | "right" | "correct", ..]
+                    | [
+                        "this" | "that" | "it",
+                        "is" | "seems" | "sounds" | "looks",
+                        "consistent"
+                            | "right"
+                            | "correct"
+                            | "reasonable"
+                            | "plausible"
+                            | "sensible"
+                            | "fine"
+                            | "logical"
+                            | "okay"
+                            | "ok"
+                            | "good"
+                            | "about",
+                        "as" | "because" | "since" | "given" | "with" | "for" | "when" | "if" | "considering",
+                        ..
+                    ]
+                    | [
+                        "sounds" | "seems" | "looks",
+                        "right" | "reasonable" | "plausible" | "fine" | "good",
+                        ..
+                    ]
                     | ["let's" | "let", "check" | "verify" | "me", ..]
             )
         }

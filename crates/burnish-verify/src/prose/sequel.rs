@@ -1,7 +1,7 @@
 //! What words without a number do to an earlier number: go on with the calculation, or name another answer.
 
 use super::clause::is_bidding;
-use super::lexicon::{COPULAS, NUMERALS, OPERATIONS};
+use super::lexicon::{COPULAS, NEGATIONS, NUMERALS, OPERATIONS};
 use super::retraction::{ERRORS, gives_up};
 use super::sentence::words_of;
 use super::tokens::{Kind, Token};
@@ -103,13 +103,34 @@ pub(super) fn names_other(clause: &[&str]) -> bool {
             | ["what", "is" | "was", "asked" | "wanted" | "needed" | "sought" | "required", ..]
             | ["what", "we" | "i", "want" | "need" | "wanted" | "needed", ..]
             | ["asked" | "wanted" | "sought", ..]
+            | ["what's", "asked" | "wanted" | "needed" | "required", ..]
             | ["what", "the", "question" | "problem", ..]
     );
     is_other && is_answer
 }
 
+/// "Two left.", "then two more came": the count goes on.
+pub(super) fn counts_on(words: &[&str]) -> bool {
+    let opening = words
+        .iter()
+        .take_while(|word| {
+            matches!(**word, "then" | "and" | "but" | "later" | "afterwards" | "another" | "before")
+        })
+        .count();
+    let said = &words[opening..];
+    matches!(said, [count, "more", verb, ..] if NUMERALS.contains(count) && !matches!(*verb, "than" | "and"))
+        || matches!(
+            said,
+            [count, "left" | "leave" | "went" | "came" | "arrived" | "died" | "broke" | "joined" | "quit", ..]
+                if NUMERALS.contains(count)
+        )
+}
+
 /// "So nobody is in the room.", "Then none are left."
 fn concludes_otherwise(words: &[&str]) -> bool {
+    if counts_on(words) {
+        return true;
+    }
     let [opening, said @ ..] = words else { return false };
     if matches!(*opening, "later" | "then" | "afterwards" | "next")
         && said.iter().any(|word| NUMERALS.contains(word))
@@ -179,6 +200,30 @@ pub(super) fn is_other_case(rest: &[&str]) -> bool {
     })
 }
 
+/// "unless it rains", "had they all come", ", assuming all come, but two don't": it holds only under a condition, and that
+/// is not met, or may not be.
+pub(super) fn is_withheld(rest: &[&str]) -> bool {
+    rest.iter().enumerate().any(|(at, word)| {
+        let said = &rest[at + 1..];
+        match *word {
+            "unless" => {
+                !matches!(said.first(), Some(&("i" | "i'm" | "we" | "i've" | "we've" | "my" | "otherwise")))
+            }
+            "had" => {
+                at > 0
+                    && rest[at - 1] == ","
+                    && matches!(said.first(), Some(&("he" | "she" | "they" | "it" | "we" | "the" | "there")))
+            }
+            "assuming" | "provided" | "if" => said.iter().enumerate().any(|(at, word)| {
+                *word == ","
+                    && matches!(said.get(at + 1), Some(&("but" | "which")))
+                    && said[at + 1..].iter().any(|word| NEGATIONS.contains(word))
+            }),
+            _ => false,
+        }
+    })
+}
+
 /// ", but the discount counts": what was said with a reservation does not hold.
 pub(super) fn is_contrast(rest: &[&str]) -> bool {
     rest.iter().enumerate().any(|(at, word)| {
@@ -196,6 +241,24 @@ pub(super) fn is_denied_for_error(rest: &[&str]) -> bool {
             "because" | "since" | "as" => {
                 matches!(said.first(), Some(&("i" | "we" | "he" | "she" | "they" | "you" | "it")))
                     && said.iter().take(8).any(|word| ERRORS.contains(word))
+            }
+            "," if said.first() == Some(&"having") => said.iter().take(2).any(|word| ERRORS.contains(word)),
+            // "You get 48 if you forget the tax."
+            "if" | "when" => {
+                matches!(said.first(), Some(&("you" | "we" | "one" | "they" | "he" | "she" | "people")))
+                    && (matches!(
+                        said.get(1),
+                        Some(
+                            &("forget"
+                                | "ignore"
+                                | "omit"
+                                | "neglect"
+                                | "overlook"
+                                | "misread"
+                                | "forgets"
+                                | "omits")
+                        )
+                    ) || matches!(said.get(1..3), Some(["leave" | "leaves", "out"])))
             }
             "," | "by" | "from" | "after" => matches!(
                 said.first(),

@@ -62,6 +62,8 @@ const JOINTS: &[(&str, Joint, usize)] = &[
     ("divided by", Joint::Divide, 2),
     ("divided into", Joint::Unclear, 2),
     ("over", Joint::Divide, 0),
+    ("off", Joint::Unclear, 0),
+    ("parts per", Joint::Unclear, 0),
     ("to the power of", Joint::Power, 0),
     ("to the power", Joint::Power, 0),
     ("raised to the power of", Joint::Power, 0),
@@ -131,6 +133,8 @@ pub(super) struct Lead {
     pub(super) has_words: bool,
     /// "the difference between", "the sum of": two values follow.
     pub(super) is_pair: bool,
+    /// "day", "step": the value only numbers what is said after a colon.
+    pub(super) is_labelled: bool,
     /// The reference is a number, so of two equations about different things the last one counts.
     pub(super) wants_number: bool,
 }
@@ -274,7 +278,7 @@ pub(super) fn words_from(tokens: &[Token], index: usize) -> Vec<&str> {
 
 /// How the value that ends before `next` is joined to another one, and the index of that one.
 fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint, usize)> {
-    let Lead { is_adjunct, is_led, is_change, has_words, is_pair, wants_number } = lead;
+    let Lead { is_adjunct, is_led, is_change, has_words, is_pair, wants_number, .. } = lead;
     let is_found = |index: usize| matches!(tokens.get(index).map(|token| &token.kind), Some(Kind::Found(_)));
     let right = words_from(tokens, next);
     let after_words = next + right.len();
@@ -291,6 +295,8 @@ fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint
             '/' | '÷' => Joint::Divide,
             '^' => Joint::Power,
             '±' => Joint::Unclear,
+            // "mixed 5 : 8"; "day 5 : 8 eggs" is a label.
+            ':' if right.is_empty() && !lead.is_labelled => Joint::Unclear,
             _ => return None,
         };
         return is_found(second).then_some((joint, second));
@@ -380,6 +386,13 @@ fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint
         // "rose from 70 to 75", "rose by 5 to 75", "took it from 70 apples up to 75"
         Joint::Unclear if is_change && right[nouns] == "to" => return Some((Joint::Become, second)),
         Joint::Unclear if is_adjunct => return None,
+        // "48 more than 10 years ago"
+        Joint::Add | Joint::SubtractFrom
+            if right[nouns..].contains(&"than")
+                && matches!(words_from(tokens, second + 1)[..], [_, "ago" | "earlier" | "before", ..]) =>
+        {
+            return None;
+        }
         Joint::Unclear if matches!(right[nouns], "in" | "by" | "to" | "over") => {
             // "18 in 2020", "18 in 5 days", "18 by 5 pm": when it was.
             let timed = words_from(tokens, second + 1);
@@ -399,6 +412,8 @@ fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint
                 return None;
             }
         }
+        // "an average of 48 over the 3 days"
+        Joint::Divide if right[nouns] == "over" && right.len() > nouns + count => return None,
         Joint::Divide if right[nouns] == "over" => {
             let timed = words_from(tokens, second + 1);
             if timed.first().is_some_and(|word| units::find(word).is_some()) || !is_plain(second) {

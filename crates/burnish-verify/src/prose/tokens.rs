@@ -187,7 +187,14 @@ impl Scanner<'_> {
             ':' | '：' => self.push(Kind::Colon, next),
             '(' | '（' | '[' => self.push(Kind::Open, next),
             ')' | '）' | ']' => self.push(Kind::Close, next),
-            '—' | '–' | '→' | '⇒' => self.push(Kind::Dash, next),
+            '—' | '–' | '→' | '⇒' => {
+                let end = if after == Some('>') { next + 1 } else { next };
+                self.push(Kind::Dash, end)
+            }
+            // A tick behind a value or an equation approves of it.
+            '✓' | '✔' | '☑' if !matches!(self.last(), None | Some(Kind::Stop('\n'))) => {
+                self.push(Kind::Word("✓".to_owned()), next)
+            }
             '-' if rest.starts_with("--") || rest.starts_with("->") => self.push(Kind::Dash, next + 1),
             '=' if rest.starts_with("=>") || rest.starts_with("==>") => {
                 self.push(Kind::Dash, self.at + rest.find('>').unwrap_or(0) + 1)

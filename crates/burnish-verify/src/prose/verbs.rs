@@ -245,6 +245,7 @@ pub(super) const REPORTING: &[&str] = &[
     "announced",
     "told",
     "tells",
+    "tell",
     "reported",
     "reports",
     "supposed",

@@ -36,15 +36,19 @@ pub(super) fn is_bound(left: &[&str]) -> bool {
     // "fewer people than 36"
     let ends = left.iter().rev().take_while(|word| is_article(word)).count();
     if let [before @ .., "than"] = &left[..left.len() - ends]
-        && before
-            .iter()
-            .rev()
-            .take(4)
-            .any(|word| matches!(*word, "more" | "fewer" | "less" | "greater" | "higher" | "lower"))
+        && (before.iter().rev().take(4).any(|word| matches!(*word, "more" | "fewer" | "less" | "worse"))
+            || before.iter().rev().take(3).any(|word| is_comparative(word)))
     {
         return true;
     }
     reaching(left).any(|at| !is_idle(at - 1) && BOUNDS.iter().any(|pattern| ends_with(&left[..at], pattern)))
+}
+
+/// "higher", "farther": "than" and a number after it is a bound.
+pub(super) fn is_comparative(word: &str) -> bool {
+    word.len() > 4
+        && word.ends_with("er")
+        && !matches!(word, "other" | "rather" | "either" | "never" | "number")
 }
 
 /// "None other than 7", "nothing but 7", "no more and no less than 7" say that it is 7.
@@ -69,7 +73,16 @@ pub(super) fn is_excluded(left: &[&str]) -> bool {
     if is_sole(left) {
         return false;
     }
-    reaching(left).any(|at| EXCLUDED.iter().any(|pattern| ends_with(&left[..at], pattern)))
+    // "rather than the usual 60", "instead of paying 60"
+    let is_spared = (1..=left.len())
+        .any(|at| ends_with(&left[..at], "rather than") || ends_with(&left[..at], "instead of"))
+        && left.iter().rev().take_while(|word| !matches!(**word, "than" | "of")).count() <= 2
+        && !left
+            .iter()
+            .rev()
+            .take(2)
+            .any(|word| is_verb(word) || matches!(*word, "he" | "she" | "they" | "we" | "it"));
+    is_spared || reaching(left).any(|at| EXCLUDED.iter().any(|pattern| ends_with(&left[..at], pattern)))
 }
 
 /// Whether a number only says where, when or for each of what.
@@ -340,6 +353,10 @@ pub(super) fn is_comparing(left: &[&str]) -> bool {
         "of which",
         "beating|topping|exceeding|surpassing|besting",
         "two|three|four|five|six|seven|eight|nine|ten|many times",
+        "the|a product|sum|difference|quotient|square|cube|average|double|half of",
+        "being",
+        "more|less|fewer than",
+        "enough for|to",
         "twice|double|half|thrice what|as|the|that",
         "up|down|back from",
         "from",
@@ -347,7 +364,12 @@ pub(super) fn is_comparing(left: &[&str]) -> bool {
         "as against",
         "against",
         "well|far|just|still under|over|above|below|short",
+        "one|two|three|four|five|six|seven|eight|nine|ten|much|far|slightly|just|a more|less|fewer|higher|lower|older|younger|longer|shorter than",
     ];
+    let left = match left {
+        ["i.e" | "ie", rest @ ..] => rest,
+        rest => rest,
+    };
     left.len() <= 7
         && !left.iter().any(|word| COPULAS.contains(word))
         && OPENINGS.iter().any(|pattern| starts_with(left, pattern))
@@ -380,7 +402,9 @@ pub(super) fn is_summing_up(right: &[&str]) -> bool {
 
 /// Whether a word between a preposition and its number says nothing: "from the original 100".
 pub(super) fn is_light(word: &str) -> bool {
-    is_article(word) || (is_glue(word) && !is_behind(word) && !COPULAS.contains(&word))
+    is_article(word)
+        || word.ends_with("'s") && !COPULAS.contains(&word)
+        || (is_glue(word) && !is_behind(word) && !COPULAS.contains(&word))
 }
 
 /// Whether the words before a number only say what to do with it: "start with 48", "substitute 48".
@@ -390,7 +414,7 @@ pub(super) fn is_plan(left: &[&str], clause: usize) -> bool {
         "let", "us",
     ];
     const PLANS: &[Pattern] = &[
-        "start|begin with|from|at|off",
+        "start|begin|starting|beginning with|from|at|off",
         "count|go|work back|backwards|up|down|on from",
         "plug in|into",
         "substitute|try|test|check|pick|consider|insert|suppose|imagine",
