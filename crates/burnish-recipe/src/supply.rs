@@ -3,7 +3,7 @@
 
 use burnish_rl::fact::{
     BOOTSTRAP, COMPONENTS, CONTINUED, COUNTERPART, FLAW, Fact, GREEDY_REWARD, HINT, LOGPROBS, REFERENCE,
-    SQUARES, TASK_DRIFT, TEACHER, TEACHER_HEAD, TURN_REWARDS, TURN_STATES, VALUES, WINS,
+    SQUARES, TASK_DRIFT, TEACHER, TEACHER_HEAD, TURN_REWARDS, TURN_STATES, VALUES, WINS, WORTH,
 };
 use burnish_rl::plan::RolloutPlan;
 
@@ -34,7 +34,7 @@ pub(crate) struct Table {
 pub(crate) type Clash = (&'static str, &'static str);
 
 /// Every supply, in the order in which they are asked.
-pub static SUPPLIES: [&Supply; 11] = [
+pub static SUPPLIES: [&Supply; 12] = [
     &OF_REFERENCE,
     &OF_TEACHER,
     &OF_VERDICTS,
@@ -45,6 +45,7 @@ pub static SUPPLIES: [&Supply; 11] = [
     &OF_GREEDY,
     &OF_JUDGE,
     &OF_CONTINUATIONS,
+    &OF_WORTH,
     &OF_ENVIRONMENT,
 ];
 
@@ -121,6 +122,15 @@ pub static OF_CONTINUATIONS: Supply = Supply {
         there.map(|(key, _)| (key, "which starts continuations inside bare answers"))
     },
     ..Supply::plain(&[&CONTINUED])
+};
+
+/// What beginnings are worth.
+pub static OF_WORTH: Supply = Supply {
+    clash: |recipe, _| {
+        let is_buffered = recipe.reward.overlong_buffer.is_on();
+        is_buffered.then_some(("reward.overlong_buffer", "which tells what bare answers are worth"))
+    },
+    ..Supply::plain(&[&WORTH])
 };
 
 /// What environments know about their tasks; they supply it themselves when asked.

@@ -99,6 +99,11 @@ pub static CONTINUED: Fact =
 pub static TASK_DRIFT: Fact =
     Fact { id: "task.drift", per: Per::Rollout, about: "how far the policy has moved on each task" };
 
+/// What a beginning is worth, and what its task is worth whatever the answer begins with: two mean rewards, each of
+/// [`Worths::answers`] answers. Of [`Phase::Upstream`](crate::advantage::Phase::Upstream) rollouts, in some steps.
+pub static WORTH: Fact =
+    Fact { id: "beginning.worth", per: Per::Entry, about: "what beginnings and their tasks are worth" };
+
 /// Is a step of the answer wrong, whatever its result? 1 or 0; none if the steps can't be read.
 pub static FLAW: Fact = Fact { id: "process.flaw", per: Per::Rollout, about: "whether a step is wrong" };
 
@@ -141,6 +146,7 @@ pub static FACTS: &[&Fact] = &[
     &BOOTSTRAP,
     &CONTINUED,
     &TASK_DRIFT,
+    &WORTH,
     &FLAW,
     &REFERENCE,
     &MISMATCHED,
@@ -187,6 +193,22 @@ impl Continuations {
             fact: &CONTINUED,
             settings: serde_json::json!({ "every": self.every, "rollouts": self.rollouts }),
         }
+    }
+}
+
+/// In which steps, and from how many answers, it is found out what beginnings are worth: the settings of [`WORTH`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
+pub struct Worths {
+    /// Steps from one to the next.
+    pub every: u64,
+    /// How often the policy goes on from each beginning, and how many other beginnings it goes on from.
+    pub answers: usize,
+}
+
+impl Worths {
+    /// The need of [`WORTH`] with these settings.
+    pub fn need(self) -> Need {
+        Need { fact: &WORTH, settings: serde_json::json!({ "every": self.every, "answers": self.answers }) }
     }
 }
 

@@ -27,7 +27,12 @@ pub enum Draws {
     Extension,
     /// Answers to a person's prompts.
     Generation,
+    /// Answers that tell what beginnings are worth.
+    Worth,
 }
+
+/// Above the number of tasks of any step: copies of its tasks have places from here on.
+pub const COPIES: u64 = 1 << 32;
 
 impl Draws {
     /// The stage in its addresses. Runs are resumed, so these numbers never change.
@@ -43,6 +48,7 @@ impl Draws {
             Draws::Check => 1 << 36,
             Draws::Extension => 1 << 37,
             Draws::Generation => 1 << 38,
+            Draws::Worth => 1 << 39,
         }
     }
 
@@ -80,6 +86,7 @@ mod tests {
             Draws::Check,
             Draws::Extension,
             Draws::Generation,
+            Draws::Worth,
         ];
         let cuts = (1..100_000).map(Draws::Continuation);
         let stages: std::collections::BTreeSet<u64> =

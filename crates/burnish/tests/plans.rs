@@ -306,6 +306,43 @@ fn a_draft_has_no_more_tokens_than_it_may_have_and_no_more_than_an_answer_has() 
     }
 }
 
+#[test]
+fn drafts_are_measured_every_so_many_steps_and_nothing_else_changes() {
+    let scratch = Scratch::with_policy_of_chains();
+    for (name, config) in [("skip", "draft_tokens=5"), ("on", "draft_tokens=5, skip=false")] {
+        let plan = format!("plan={{plan=\"skpo\", config={{{config}}}}}");
+        let skpo = |settings: &str| format!("advantage={{estimator=\"skpo\", config={{{settings}}}}}");
+        let bare = ["reward.overlong_buffer.length=0", &*plan, "eval.tasks=0"];
+        let of = |kind: &str, settings: &str| {
+            let rows = run(&scratch, &format!("{name}-{kind}"), &[&bare[..], &[&skpo(settings)]].concat());
+            rows.iter().map(|row| serde_json::from_str(row).unwrap()).collect::<Vec<Value>>()
+        };
+        let (plain, measured) = (of("plain", ""), of("measured", "measure_every=2, measure_answers=16"));
+        for (step, (plain, measured)) in (1..).zip(plain.iter().zip(&measured)) {
+            let mut without = measured.clone();
+            let row = without.as_object_mut().unwrap();
+            let told: Vec<(String, f64)> = row
+                .iter()
+                .filter(|(metric, _)| metric.starts_with("upstream/"))
+                .map(|(metric, value)| (metric.clone(), value.as_f64().unwrap()))
+                .collect();
+            row.retain(|metric, _| !metric.starts_with("upstream/"));
+            assert_eq!(&without, plain, "{name}, step {step}");
+            // The share that the task explains is an estimate from few drafts, so it may be beyond 0 and 1.
+            assert_eq!(!told.is_empty(), step == 2, "{told:?}");
+            let shares = told.iter().filter(|(metric, _)| metric != "upstream/from_task");
+            assert!(shares.clone().all(|(_, share)| (0.0..=1.0).contains(share)), "{told:?}");
+        }
+        let weights =
+            |kind: &str| scratch.read(&format!("runs/{name}-{kind}/checkpoints/step_3/model.safetensors"));
+        assert!(weights("plain") == weights("measured"), "{name}");
+    }
+    let train = ["train", "grpo.toml", "--dry-run", "policy.path=tiny/checkpoints/step_40", CHAINS];
+    let buffered =
+        ["advantage.estimator=skpo", "advantage.config.measure_every=2", "reward.overlong_buffer.length=8"];
+    scratch.burnish(&[&train[..], &buffered].concat()).fails_with(&["reward.overlong_buffer", "skpo"]);
+}
+
 /// Adam's first moment after its first update is a tenth of the gradient.
 fn gradient_of_first_update(scratch: &Scratch, name: &str) -> Vec<f32> {
     let checkpoint = Checkpoint::open(&scratch.path(&format!("runs/{name}/checkpoints/step_1"))).unwrap();

@@ -22,6 +22,7 @@ mod report;
 mod rloo;
 mod skpo;
 mod step_episode;
+mod upstream;
 mod vineppo;
 
 use std::ops::Range;
@@ -206,6 +207,11 @@ pub trait Estimator: Send + Sync {
 
     /// One entry per rollout; `None` if it has no reward, or if what it is compared with is missing.
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>>;
+
+    /// What it says of the credit that it gave in a step, as metrics; called before [`Estimator::learn`].
+    fn metrics(&self, _rollouts: &Rollouts<'_>) -> Vec<(String, f64)> {
+        Vec::new()
+    }
 
     /// Learns from the rollouts of a step what later steps are compared with; called after [`Estimator::advantages`].
     fn learn(&mut self, _rollouts: &Rollouts<'_>) {}

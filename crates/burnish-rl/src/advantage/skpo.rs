@@ -29,6 +29,18 @@
 //! estimator that ignores phases gives beginnings no advantage at all, and so leaves them out of the loss).
 //! `single_stream = true`, without beginnings: SPO, where each answer is compared with what its task earned before.
 //!
+//! **Metrics.** With `measure_every`, every so many steps the policy answers each task and goes on from each beginning
+//! `measure_answers` times, which gives `V(x)` and `V(x, u)`. Nobody learns from these answers.
+//!
+//! ```text
+//! upstream/from_task     Cov(R^up - v̂(x), V(x) - v̂(x)) / Var(R^up - v̂(x))      over the step's beginnings
+//! upstream/told_apart    share of beginnings with |V(x, u) - V(x)| above two standard errors
+//! upstream/sign_errors   of these, the share whose A^up has another sign than V(x, u) - V(x)
+//! ```
+//!
+//! The first is the share of the variance that the task explains, whatever the beginning: it is low if the tracker knows
+//! what tasks are worth.
+//!
 //! **Reduces to.** Without beginnings, GRPO, to the bit.
 //!
 //! **Reconstructed.** We did not have the paper's text. Known are one split, Monte-Carlo rewards for a single-stream
@@ -58,9 +70,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::common::{mean, scored, sum};
+use super::common::{Normaliser, mean, scored, sum};
+use super::upstream::{Measured, metrics};
 use super::{Advantage, Estimator, Grpo, Normalisation, Phase, Rollout, Rollouts, Scale};
-use crate::fact::{Need, TASK_DRIFT};
+use crate::fact::{Need, TASK_DRIFT, WORTH, Worths};
 use crate::settings::require;
 use crate::tracker::{BetaTracker, retention};
 use crate::{Card, Check, Family, Part, SettingError};
@@ -92,6 +105,10 @@ pub struct Skpo {
     pub kl_half: f64,
     /// The least share of the past that is kept, ρ_min. Default: 0.5.
     pub retention_min: f64,
+    /// In how many steps the credit of beginnings is compared once with what they are worth; 0 is never. Default: 0.
+    pub measure_every: u64,
+    /// How many answers that takes of each beginning, and of each task. Default: 256.
+    pub measure_answers: usize,
     /// What was learned in earlier steps; not a setting.
     #[serde(skip)]
     pub learned: Trackers,
@@ -111,6 +128,8 @@ impl Default for Skpo {
             prior_failures: 1.0,
             kl_half: 0.1,
             retention_min: 0.5,
+            measure_every: 0,
+            measure_answers: 256,
             learned: Trackers::default(),
         }
     }
@@ -156,13 +175,19 @@ impl Part for Skpo {
         ] {
             require(key, value, |value| value > 0.0, "must be above 0")?;
         }
-        require("retention_min", self.retention_min, |share| (0.0..=1.0).contains(&share), "must be 0 to 1")
+        require("retention_min", self.retention_min, |share| (0.0..=1.0).contains(&share), "must be 0 to 1")?;
+        let answers = self.measure_answers as f64;
+        require("measure_answers", answers, |answers| (2.0..=4096.0).contains(&answers), "must be 2 to 4096")
     }
 }
 
 impl Estimator for Skpo {
     fn needs(&self) -> Vec<Need> {
-        Need::all(&[&TASK_DRIFT])
+        let mut needs = Need::all(&[&TASK_DRIFT]);
+        if self.measure_every > 0 {
+            needs.push(Worths { every: self.measure_every, answers: self.measure_answers }.need());
+        }
+        needs
     }
 
     fn compares_within_groups(&self) -> bool {
@@ -174,9 +199,8 @@ impl Estimator for Skpo {
     }
 
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
-        let past = |rollout: &Rollout| self.value(&rollout.task);
         let mut credit = if self.single_stream {
-            let better = |rollout: &Rollout| Some(self.clamped(rollout.score()?) - past(rollout));
+            let better = |rollout: &Rollout| Some(self.clamped(rollout.score()?) - self.value(&rollout.task));
             let better: Vec<Option<f64>> = rollouts.all.iter().map(better).collect();
             let scale =
                 self.upstream_normalisation.by(better.iter().copied().flatten(), self.upstream_epsilon);
@@ -184,21 +208,32 @@ impl Estimator for Skpo {
         } else {
             self.group.advantages(rollouts)
         };
-        // One number per beginning, even if its group has several upstream members.
-        let better = |group: Rollouts<'_>| {
-            let upstream = group.all.iter().find(|rollout| rollout.phase == Phase::Upstream)?;
-            let rewards =
-                scored(group.all.iter().map(|rollout| rollout.score().map(|own| self.clamped(own))));
-            Some(mean(&rewards)? - past(upstream))
-        };
-        let better: Vec<Option<f64>> = rollouts.each_group().map(better).collect();
-        let scale = self.upstream_normalisation.by(better.iter().copied().flatten(), self.upstream_epsilon);
+        let (better, scale) = self.better(rollouts);
         for (range, better) in rollouts.groups.iter().zip(better) {
             for at in range.clone().filter(|at| rollouts.all[*at].phase == Phase::Upstream) {
                 credit[at] = better.map(|own| Advantage::Whole(self.upstream_weight * scale.of(own)));
             }
         }
         credit
+    }
+
+    fn metrics(&self, rollouts: &Rollouts<'_>) -> Vec<(String, f64)> {
+        let (better, scale) = self.better(rollouts);
+        let measured = rollouts.each_group().zip(better).filter_map(|(group, better)| {
+            let upstream = upstream_of(group)?;
+            let [own, task] = *upstream.facts.of(&WORTH) else { return None };
+            let better = better.filter(|_| own.is_finite() && task.is_finite())?;
+            let share = |reward: f64| self.share(reward);
+            Some(Measured {
+                better,
+                credit: scale.of(better),
+                better_for_the_task: self.clamped(task) - self.value(&upstream.task),
+                worth: share(own),
+                worth_of_task: share(task),
+            })
+        });
+        let measured: Vec<Measured> = measured.collect();
+        metrics(&measured, self.measure_answers)
     }
 
     fn learn(&mut self, rollouts: &Rollouts<'_>) {
@@ -242,6 +277,20 @@ impl Skpo {
         self.reward_min + (self.reward_max - self.reward_min) * self.tracker(task).mean()
     }
 
+    /// For each group, by how much its beginning is better than its task's past, and the scale for these numbers. One
+    /// number per beginning, even if its group has several upstream members.
+    fn better(&self, rollouts: &Rollouts<'_>) -> (Vec<Option<f64>>, Normaliser) {
+        let better = |group: Rollouts<'_>| {
+            let upstream = upstream_of(group)?;
+            let rewards =
+                scored(group.all.iter().map(|rollout| rollout.score().map(|own| self.clamped(own))));
+            Some(mean(&rewards)? - self.value(&upstream.task))
+        };
+        let better: Vec<Option<f64>> = rollouts.each_group().map(better).collect();
+        let scale = self.upstream_normalisation.by(better.iter().copied().flatten(), self.upstream_epsilon);
+        (better, scale)
+    }
+
     fn tracker(&self, task: &str) -> BetaTracker {
         let prior = BetaTracker { alpha: self.prior_successes, beta: self.prior_failures };
         self.learned.tasks.get(task).copied().unwrap_or(prior)
@@ -255,4 +304,9 @@ impl Skpo {
     fn share(&self, reward: f64) -> f64 {
         (self.clamped(reward) - self.reward_min) / (self.reward_max - self.reward_min)
     }
+}
+
+/// The beginning of a group, if it has one.
+fn upstream_of(group: Rollouts<'_>) -> Option<&Rollout> {
+    group.all.iter().find(|rollout| rollout.phase == Phase::Upstream)
 }

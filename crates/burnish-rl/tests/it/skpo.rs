@@ -4,7 +4,7 @@ use crate::common::{change, is_near, of_whole, rollouts};
 use burnish_core::rng::Stream;
 use burnish_rl::advantage::{Advantage, Estimator, Grpo, Normalisation, Phase, Rollout, Rollouts, Skpo};
 use burnish_rl::catalogue::ADVANTAGES;
-use burnish_rl::fact::{TASK_DRIFT, WINS};
+use burnish_rl::fact::{TASK_DRIFT, WINS, WORTH, Worths};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::ops::Range;
@@ -204,4 +204,62 @@ fn a_single_stream_compares_an_answer_with_what_its_task_earned() {
     learn(&mut spo, &[vec![answer("a", 1.0)], vec![answer("b", 0.0)]]);
     let found = credit(&spo, &[vec![answer("a", 1.0)], vec![answer("b", 1.0)]]);
     assert!(is_near(found[0], 1.0 / 3.0, 1e-15) && is_near(found[1], 2.0 / 3.0, 1e-15), "{found:?}");
+}
+
+/// Beginnings whose worth is known: what their task earned before, what four answers earned now, and what beginning and
+/// task are worth.
+fn measured(skpo: &mut Skpo, beginnings: &[(f64, f64, [f64; 2])]) -> Vec<(String, f64)> {
+    let (mut past, mut now) = (Vec::new(), Vec::new());
+    for (at, (before, earned, worth)) in beginnings.iter().enumerate() {
+        let task = at.to_string();
+        // Nothing of the prior is left.
+        let sure = |reward: &f64| answer(&task, *reward).with(&TASK_DRIFT, [f64::INFINITY]);
+        past.push([*before; 4].iter().map(sure).collect());
+        let mut group = group(&task, &[*earned; 4]);
+        group[0].facts.set(&WORTH, *worth);
+        now.push(group);
+    }
+    learn(skpo, &past);
+    let sizes: Vec<usize> = now.iter().map(Vec::len).collect();
+    skpo.metrics(&Rollouts { all: &now.concat(), groups: &ranges(&sizes) })
+}
+
+#[test]
+fn where_it_is_known_what_beginnings_are_worth_their_credit_is_compared_with_it() {
+    let forgets = || Skpo { retention_min: 0.0, measure_every: 1, ..Skpo::default() };
+    let of = |beginnings: &[(f64, f64, [f64; 2])]| -> Vec<f64> {
+        measured(&mut forgets(), beginnings).into_iter().map(|(_, value)| value).collect()
+    };
+    // The past is what tasks are worth: all that varies is from the beginnings, and each is judged rightly.
+    assert_eq!(of(&[(0.5, 0.75, [0.75, 0.5]), (0.25, 0.0, [0.0, 0.25])]), [0.0, 1.0, 0.0]);
+    // Beginnings are as good as their tasks, of which nothing was known: all that varies is from the tasks.
+    assert_eq!(of(&[(0.5, 0.75, [0.75, 0.75]), (0.5, 0.0, [0.0, 0.0])]), [1.0, 0.0]);
+    // Tasks that are worth more than was known hide what the first beginning spoilt; the last has no difference to see:
+    // one of two is judged wrongly, and two of three are told apart.
+    let found = of(&[(0.0, 0.75, [0.75, 1.0]), (0.5, 0.0, [0.0, 0.5]), (0.5, 0.5, [0.5, 0.53])]);
+    assert!(is_near(found[1], 2.0 / 3.0, 1e-15) && found[2] == 0.5, "{found:?}");
+    // As above, by hand: better are 0.75, -0.5 and 0; for their tasks alone 1, 0 and 0.03.
+    let [better, task] = [[0.75, -0.5, 0.0], [1.0, 0.0, 0.03]];
+    let mean = |values: [f64; 3]| values.iter().sum::<f64>() / 3.0;
+    let product = |a: [f64; 3], b: [f64; 3]| {
+        a.iter().zip(b).map(|(own, other)| (own - mean(a)) * (other - mean(b))).sum::<f64>()
+    };
+    assert!(is_near(found[0], product(better, task) / product(better, better), 1e-12), "{found:?}");
+    // More answers tell more apart.
+    let mut many = Skpo { measure_answers: 4096, ..forgets() };
+    assert_eq!(measured(&mut many, &[(0.5, 0.5, [0.5, 0.53]), (0.5, 1.0, [1.0, 0.5])])[1].1, 1.0);
+    // Nothing is measured: there is nothing to tell.
+    assert!(forgets().metrics(&Rollouts { all: &group("a", &[1.0]), groups: &[0..2] }).is_empty());
+}
+
+#[test]
+fn what_beginnings_are_worth_is_asked_for_where_it_is_measured_and_changes_no_credit() {
+    let asks = |skpo: &Skpo| skpo.needs().iter().any(|need| *need.fact == WORTH);
+    let measuring = Skpo { measure_every: 3, ..Skpo::default() };
+    assert!(asks(&measuring) && !asks(&Skpo::default()));
+    assert!(measuring.needs().contains(&Worths { every: 3, answers: 256 }.need()));
+    let groups = [group("a", &[1.0, 0.0]), group("b", &[1.0, 1.0])];
+    let mut told = groups.clone();
+    told.iter_mut().for_each(|group| group[0].facts.set(&WORTH, [0.0, 1.0]));
+    assert_eq!(credit(&measuring, &told), credit(&Skpo::default(), &groups));
 }

@@ -186,6 +186,7 @@ impl OnlineLoop {
         let compared = EstimatorInput::of(&groups);
         credit::credit(recipe, &*self.estimator, &mut groups, &compared)?;
         groups.give_advantages();
+        metrics.extend(self.estimator.metrics(&compared.rollouts()));
         self.estimator.learn(&compared.rollouts());
         self.selection.learn(&compared.rollouts());
         if let Some(gate) = &mut self.gate {

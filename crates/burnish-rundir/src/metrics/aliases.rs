@@ -127,6 +127,13 @@ pub const METRICS: &[Metric] = &[
     metric("judge/first", "share", "of those that it decided, those won by the answer that it read first (`[judge]`)"),
     metric("continuations/answers", "answers", "answers that went on from within another (estimator `vineppo`)"),
     metric("drafts/mean_length", "tokens", "sampled tokens of a draft, mean (plan `skpo`)"),
+    metric(
+        "upstream/from_task",
+        "share",
+        "variance of the upstream advantage that the task explains, whatever the draft (estimator `skpo` with `measure_every`)",
+    ),
+    metric("upstream/told_apart", "share", "drafts that are better or worse than their task by over two standard errors"),
+    metric("upstream/sign_errors", "share", "of these, those whose upstream advantage has the other sign, or none"),
     metric("rollout_corr/kl", "nats", "sampling policy to training policy, mean over tokens (k1) (where `loss.correction` is on)")
         .verl("rollout_corr/kl"),
     metric("rollout_corr/k3_kl", "nats", "the same, estimated by k3 (where `loss.correction` is on)")

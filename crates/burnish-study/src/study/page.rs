@@ -273,6 +273,9 @@ fn number(value: f64, metric: &str) -> String {
         size if size >= 1e4 => count(value),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 0.1 || value == 0.0 => format!("{value:.3}"),
+        // Three digits, as above; a smaller number would be mostly zeros.
+        size if size >= 0.01 => format!("{value:.4}"),
+        size if size >= 0.001 => format!("{value:.5}"),
         _ => format!("{value:.2e}"),
     }
 }
@@ -432,8 +435,10 @@ mod tests {
     #[test]
     fn numbers_are_short_and_cells_stay_cells() {
         assert_eq!([999.0, 12_345.0, 2_500_000.0, -0.0].map(count), ["999", "12.3 k", "2.50 M", "0"]);
-        let shown = [0.5, 0.0, 0.000_12, 123.4, 12_345.0, -3.25].map(|value| number(value, "x"));
-        assert_eq!(shown, ["0.500", "0.000", "1.20e-4", "123", "12.3 k", "-3.250"]);
+        let shown = [0.5, 0.0, 123.4, 12_345.0, -3.25].map(|value| number(value, "x"));
+        assert_eq!(shown, ["0.500", "0.000", "123", "12.3 k", "-3.250"]);
+        let small = [0.0725, -0.05, 0.004_44, 0.001, 0.000_12].map(|value| number(value, "x"));
+        assert_eq!(small, ["0.0725", "-0.0500", "0.00444", "0.00100", "1.20e-4"]);
         assert_eq!([0.031, -0.0001, -0.02].map(|value| signed(value, "success")), ["+3.1", "+0.0", "-2.0"]);
         assert_eq!(in_cell("a | b\nc"), "a \\| b c");
     }

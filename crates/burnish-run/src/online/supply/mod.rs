@@ -12,6 +12,7 @@ mod reference;
 mod teacher;
 mod tokens;
 mod verdicts;
+mod worth;
 
 use std::path::Path;
 
@@ -130,6 +131,7 @@ const PROVIDERS: &[Kind] = &[
     greedy::KIND,
     judge::KIND,
     continuations::KIND,
+    worth::KIND,
     // Environments themselves supply what they know about their tasks, when asked.
     Kind { supply: &OF_ENVIRONMENT, make: |_| Ok(None) },
 ];
