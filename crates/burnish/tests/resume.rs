@@ -266,7 +266,8 @@ fn a_hybrid_goes_on_to_the_same_bits_and_is_trained_on_what_it_sampled() {
             assert_has_learnt(&scratch, whole, "tiny/checkpoints/step_120", 6);
             continue;
         }
-        let weights = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/adapter_model.safetensors"));
+        let weights =
+            |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/adapter_model.safetensors"));
         assert!(weights(killed) == weights(whole), "the adapter differs");
     }
 }

@@ -139,24 +139,30 @@ fn tiles(
     }
 }
 
+/// Calls `$tile::<R, C>` for whole tiles, and for what is left over element by element, with the same sums.
+#[cfg(target_arch = "x86_64")]
+macro_rules! by_size {
+    ($tile:ident, $x:expr, $w:expr, $k:expr, $sums:expr) => {
+        match ($x.len() / $k, $w.len() / $k) {
+            (4, 6) => $tile::<4, 6>($x, $w, $k, $sums),
+            (3, 6) => $tile::<3, 6>($x, $w, $k, $sums),
+            (2, 6) => $tile::<2, 6>($x, $w, $k, $sums),
+            (1, 6) => $tile::<1, 6>($x, $w, $k, $sums),
+            (rows, cols) => singles(rows, cols, |r, c| {
+                let mut sum = [[0.0; COLS]; ROWS];
+                $tile::<1, 1>(&$x[r * $k..][..$k], &$w[c * $k..][..$k], $k, &mut sum);
+                $sums[r][c] = sum[0][0];
+            }),
+        }
+    };
+}
+
 /// `sums[r][c] = x[r] · w[c]` for up to [`ROWS`] rows and [`COLS`] columns.
 fn dots_f32(x: &[f32], w: &[f32], k: usize, sums: &mut Sums) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the machine has the instructions; both operands hold whole rows of `k` elements.
-        return unsafe {
-            match (x.len() / k, w.len() / k) {
-                (4, 6) => tile_f32::<4, 6>(x, w, k, sums),
-                (3, 6) => tile_f32::<3, 6>(x, w, k, sums),
-                (2, 6) => tile_f32::<2, 6>(x, w, k, sums),
-                (1, 6) => tile_f32::<1, 6>(x, w, k, sums),
-                (rows, cols) => singles(rows, cols, |r, c| {
-                    let mut sum = [[0.0; COLS]; ROWS];
-                    tile_f32::<1, 1>(&x[r * k..][..k], &w[c * k..][..k], k, &mut sum);
-                    sums[r][c] = sum[0][0];
-                }),
-            }
-        };
+        return unsafe { by_size!(tile_f32, x, w, k, sums) };
     }
     singles(x.len() / k, w.len() / k, |r, c| {
         sums[r][c] = simd(
@@ -171,24 +177,12 @@ fn dots_bf16(x: &[bf16], w: &[bf16], padded: usize, sums: &mut Sums) {
     #[cfg(target_arch = "x86_64")]
     if has_bf16() {
         // SAFETY: the machine has the instructions; both operands hold whole rows of `padded` elements.
-        return unsafe {
-            match (x.len() / padded, w.len() / padded) {
-                (4, 6) => tile_bf16::<4, 6>(x, w, padded, sums),
-                (3, 6) => tile_bf16::<3, 6>(x, w, padded, sums),
-                (2, 6) => tile_bf16::<2, 6>(x, w, padded, sums),
-                (1, 6) => tile_bf16::<1, 6>(x, w, padded, sums),
-                (rows, cols) => singles(rows, cols, |r, c| {
-                    let mut sum = [[0.0; COLS]; ROWS];
-                    tile_bf16::<1, 1>(
-                        &x[r * padded..][..padded],
-                        &w[c * padded..][..padded],
-                        padded,
-                        &mut sum,
-                    );
-                    sums[r][c] = sum[0][0];
-                }),
-            }
-        };
+        return unsafe { by_size!(tile_bf16, x, w, padded, sums) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        // SAFETY: as above.
+        return unsafe { by_size!(tile_bf16_avx2, x, w, padded, sums) };
     }
     singles(x.len() / padded, w.len() / padded, |r, c| {
         let (x, w) = (&x[r * padded..][..padded], &w[c * padded..][..padded]);
@@ -270,6 +264,45 @@ unsafe fn tile_bf16<const R: usize, const C: usize>(x: &[bf16], w: &[bf16], padd
     for (sums, vectors) in sums.iter_mut().zip(vectors) {
         for (sum, vector) in sums.iter_mut().zip(vectors) {
             *sum = _mm512_reduce_add_ps(vector);
+        }
+    }
+}
+
+/// The same products in f32, whose low 16 bits are 0: even elements and odd ones one after the other.
+///
+/// # Safety
+/// The machine must have AVX2 and FMA; otherwise as [`tile_bf16`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn tile_bf16_avx2<const R: usize, const C: usize>(
+    x: &[bf16],
+    w: &[bf16],
+    padded: usize,
+    sums: &mut Sums,
+) {
+    debug_assert!(x.len() >= R * padded && w.len() >= C * padded && padded.is_multiple_of(STRIDE));
+    let mut vectors = [[_mm256_setzero_ps(); C]; R];
+    let odd = _mm256_set1_epi32(0xffff_0000_u32 as i32);
+    for at in (0..padded).step_by(STRIDE / 2) {
+        let load = |values: &[bf16], row: usize| {
+            // SAFETY: rows have `padded` elements, a multiple of what is read at once.
+            let bits = unsafe { _mm256_loadu_si256(values.as_ptr().add(row * padded + at).cast()) };
+            [_mm256_slli_epi32::<16>(bits), _mm256_and_si256(bits, odd)].map(|bits| _mm256_castsi256_ps(bits))
+        };
+        let x: [[__m256; 2]; R] = std::array::from_fn(|r| load(x, r));
+        for c in 0..C {
+            let [even, odd] = load(w, c);
+            for (sums, x) in vectors.iter_mut().zip(&x) {
+                sums[c] = _mm256_fmadd_ps(x[1], odd, _mm256_fmadd_ps(x[0], even, sums[c]));
+            }
+        }
+    }
+    for (sums, vectors) in sums.iter_mut().zip(vectors) {
+        for (sum, vector) in sums.iter_mut().zip(vectors) {
+            let mut lanes = [0.0_f32; 8];
+            // SAFETY: there is room for eight.
+            unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), vector) };
+            *sum = lanes.iter().sum();
         }
     }
 }
