@@ -469,7 +469,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     && !term::is_statement(&behind)
                     && !words::is_summing_up(&behind)
                     // "Eight friends, 16 strawberries, 2 each."
-                    && !(matches!(behind[..], ["each" | "apiece"]) && !found.iter().any(|claim| claim.has_lead));
+                    && (!matches!(behind[..], ["each" | "apiece"]) || found.iter().any(|claim| claim.has_lead));
                 let is_remark = clause.number > 0
                     && found.iter().any(|earlier| {
                         (earlier.rank == Rank::Main || earlier.rank == Rank::Adjunct && earlier.is_led)

@@ -279,9 +279,8 @@ fn is_at_a_loss(words: &[&str]) -> bool {
         return false;
     };
     let said = &words[at + 1..];
-    let is_stuck = said.iter().take(3).any(|word| matches!(*word, "stuck" | "lost" | "clueless"))
-        && !said.contains(&"not")
-        && said.iter().take(2).all(|word| *word != "lost");
+    let is_stuck =
+        said.iter().take(3).any(|word| matches!(*word, "stuck" | "clueless")) && !said.contains(&"not");
     let denial = said
         .iter()
         .take(3)
