@@ -52,7 +52,7 @@ impl State {
     /// The state before the first token.
     pub(crate) fn new(shape: StateShape, room: Room) -> Self {
         let layer = LayerState { inputs: vec![0.0; shape.inputs], matrices: vec![0.0; shape.matrices] };
-        State { layers: vec![layer; shape.layers], room: room }
+        State { layers: vec![layer; shape.layers], room }
     }
 
     /// Number of pages' worth of memory that it takes.

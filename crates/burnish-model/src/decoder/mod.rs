@@ -63,8 +63,8 @@ struct Layer {
 /// What mixes tokens at a layer.
 #[derive(Debug, Clone)]
 enum Block {
-    Attention(Attention),
-    DeltaRule(DeltaRule),
+    Attention(Box<Attention>),
+    DeltaRule(Box<DeltaRule>),
 }
 
 impl Decoder {
@@ -163,9 +163,10 @@ impl Layer {
         let input_layernorm = norm(config, &name("input_layernorm.weight"), width, add);
         let block = match (config.layers[layer], config.delta_rule) {
             (LayerKind::DeltaRule, Some(delta)) => {
-                Block::DeltaRule(DeltaRule::declare(config, delta, &name("linear_attn"), index, add))
+                let rule = DeltaRule::declare(config, delta, &name("linear_attn"), index, add);
+                Block::DeltaRule(Box::new(rule))
             }
-            _ => Block::Attention(Attention::declare(config, &name("self_attn"), index, rope, add)),
+            _ => Block::Attention(Box::new(Attention::declare(config, &name("self_attn"), index, rope, add))),
         };
         let post = norm(config, &name("post_attention_layernorm.weight"), width, add);
         Layer {
@@ -188,12 +189,12 @@ impl Layer {
 impl Block {
     fn linear_maps(&mut self) -> Vec<&mut Linear> {
         match self {
-            Block::Attention(Attention { q_proj, k_proj, v_proj, o_proj, .. }) => {
+            Block::Attention(attention) => {
+                let Attention { q_proj, k_proj, v_proj, o_proj, .. } = &mut **attention;
                 vec![q_proj, k_proj, v_proj, o_proj]
             }
-            Block::DeltaRule(DeltaRule {
-                in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, out_proj, ..
-            }) => {
+            Block::DeltaRule(rule) => {
+                let DeltaRule { in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, out_proj, .. } = &mut **rule;
                 vec![in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, out_proj]
             }
         }

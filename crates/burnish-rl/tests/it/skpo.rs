@@ -249,7 +249,7 @@ fn where_it_is_known_what_beginnings_are_worth_their_credit_is_compared_with_it(
     let mut many = Skpo { measure_answers: 4096, ..forgets() };
     assert_eq!(measured(&mut many, &[(0.5, 0.5, [0.5, 0.53]), (0.5, 1.0, [1.0, 0.5])])[1].1, 1.0);
     // Nothing is measured: there is nothing to tell.
-    assert!(forgets().metrics(&Rollouts { all: &group("a", &[1.0]), groups: &[0..2] }).is_empty());
+    assert!(forgets().metrics(&Rollouts { all: &group("a", &[1.0]), groups: &ranges(&[2]) }).is_empty());
 }
 
 #[test]

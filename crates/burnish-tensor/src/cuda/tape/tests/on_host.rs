@@ -83,7 +83,7 @@ impl Layer {
 fn operations_on_the_host_give_what_a_tape_on_the_host_gives() {
     let Some(cuda) = device() else { return };
     let gpu = Device::from(cuda);
-    for (precision, tolerance) in [(Precision::F32, 1e-5), (Precision::Bf16, 6e-2)] {
+    for precision in [Precision::F32, Precision::Bf16] {
         for (conv, channels, is_checkpointed) in
             [(Store::Trained, 1, false), (Store::FrozenBf16, HEADS.key_dim, true), (Store::Frozen, 1, true)]
         {
@@ -92,7 +92,16 @@ fn operations_on_the_host_give_what_a_tape_on_the_host_gives() {
             let ours = layer.run(&gpu, is_checkpointed);
             for (ours, expected) in ours.iter().zip(&expected) {
                 assert!(expected.iter().any(|x| *x != 0.0));
-                assert_close(ours, &wide(expected), tolerance);
+                let expected = wide(expected);
+                if precision == Precision::F32 {
+                    assert_close(ours, &expected, 1e-5);
+                    continue;
+                }
+                // There the GPU rounds whatever goes from one operation to the next, and the CPU does not.
+                let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+                let apart = norm(&mut ours.iter().zip(&expected).map(|(ours, x)| f64::from(*ours) - x));
+                let share = apart / norm(&mut expected.iter().copied());
+                assert!(share < 2e-2, "{share} of the length apart");
             }
         }
     }
