@@ -101,7 +101,7 @@ fn operations_on_the_host_give_what_a_tape_on_the_host_gives() {
                 let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
                 let apart = norm(&mut ours.iter().zip(&expected).map(|(ours, x)| f64::from(*ours) - x));
                 let share = apart / norm(&mut expected.iter().copied());
-                assert!(share < 2e-2, "{share} of the length apart");
+                assert!(share < 5e-2, "{share} of the length apart");
             }
         }
     }
