@@ -184,7 +184,6 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
         "and rising|growing|climbing|falling",
         "so far",
         "for now",
-        "too many|few|much|little",
         "or possibly|maybe|perhaps|even|nothing|none|nobody|something|anything|else|twice|double|triple|half|its|not|neither|no",
         "or the other|opposite|next|reverse",
         "or one|two|a more|less|fewer|higher|lower",

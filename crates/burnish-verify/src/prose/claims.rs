@@ -237,7 +237,8 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     '=' => {
                         clause.left.push("equals");
                         // `142 – 130 = 12`: the dash was a minus.
-                        if clause.after_dash {
+                        // "150 - 60 pounds when she started = 90"
+                        if clause.after_dash || clause.rank == Rank::Adjunct {
                             clause.rank = Rank::Main;
                         }
                     }

@@ -140,7 +140,12 @@ impl<'a> Clause<'a> {
             return;
         }
         // "12 tables so that 48 can sit"
-        if word == "so" && !after_stop && self.has_value && following.first() == Some(&"that") {
+        if word == "so"
+            && !after_stop
+            && self.has_value
+            && following.first() == Some(&"that")
+            && following.get(1) != Some(&"means")
+        {
             self.open(Rank::Aside, false);
             return;
         }
