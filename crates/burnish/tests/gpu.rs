@@ -80,14 +80,6 @@ fn compare_in(
     }
 }
 
-/// Layers of the delta rule are computed on the host, in sampling and in training.
-#[test]
-fn a_hybrid_on_the_gpu_is_that_of_the_cpu() {
-    let Some(libraries) = emulation() else { return };
-    let scratch = Scratch::with_hybrid();
-    compare_in(&scratch, libraries.path(), "", &["train.max_steps=2"], &NAMES, 1e-3);
-}
-
 /// Resumes the GPU run in `cud` without its second checkpoint, which is then made again with the same bits.
 fn resume_and_compare(scratch: &Scratch, libraries: &Path, parts: &[&str]) {
     let of = |part: &&str| masters(scratch, &format!("cud/checkpoints/step_2{part}"));
