@@ -22,7 +22,6 @@ mod report;
 mod rloo;
 mod skpo;
 mod step_episode;
-mod upstream;
 mod vineppo;
 
 use std::ops::Range;
