@@ -1,4 +1,4 @@
-//! The command line: `burnish train|sft|study|eval|rollout|generate|chat|metrics|report|merge|methods|env|data ...`.
+//! The command line: `burnish train|sft|study|eval|rollout|generate|chat|metrics|report|merge|methods|env|data|weights ...`.
 //!
 //! Only this crate deals with arguments, colours and signals; the other crates do the work.
 
@@ -73,6 +73,9 @@ enum Command {
     Data(commands::data::Command),
     /// Judge responses with a verifier, and show how response and reference were read.
     Verify(commands::verify::Arguments),
+    /// Merge, compare, inspect checkpoints, and extract adapters from them.
+    #[command(subcommand)]
+    Weights(commands::weights::Command),
     /// Print completions for a shell.
     Completions(commands::shell::Arguments),
     /// Print the manual page.
@@ -118,6 +121,7 @@ fn run(command: Command) -> commands::Done {
         Command::Env(command) => commands::env::run(command),
         Command::Data(command) => commands::data::run(command),
         Command::Verify(arguments) => commands::verify::run(arguments),
+        Command::Weights(command) => commands::weights::run(command),
         Command::Completions(arguments) => commands::shell::completions(&arguments, Arguments::command()),
         Command::Man => commands::shell::man(Arguments::command()),
     }

@@ -80,6 +80,12 @@ impl Progress {
         self.advance(self.unit, done as u64, items as u64, &parts);
     }
 
+    /// Progress over items that are told by their number alone.
+    pub(crate) fn count(&mut self, done: usize, all: usize) {
+        self.start.get_or_insert_with(|| (0, Instant::now()));
+        self.advance(self.unit, done as u64, all as u64, &[]);
+    }
+
     /// Moves the bar, if there is one, and prints a line if it is time for one: at the first and the last item, and
     /// in between as often as a person can read.
     fn advance(&mut self, unit: &str, done: u64, all: u64, parts: &[String]) {

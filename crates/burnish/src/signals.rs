@@ -21,6 +21,8 @@ pub(crate) enum Work {
     Evaluation,
     /// Answers to prompts.
     Generation,
+    /// A checkpoint made from others.
+    Surgery,
 }
 
 impl Work {
@@ -29,6 +31,7 @@ impl Work {
             Work::Training => "finishing this step, then saving",
             Work::Evaluation => "finishing the items that are under way",
             Work::Generation => "stopping; answers that are finished are kept",
+            Work::Surgery => "stopping after this tensor; nothing is kept",
         }
     }
 
@@ -36,6 +39,7 @@ impl Work {
         match self {
             Work::Training => "the run can be resumed from its last checkpoint",
             Work::Generation => "nothing was written to --out",
+            Work::Surgery => "remove the hidden folder (.NAME.partial) beside the output",
             Work::Evaluation => "what was recorded with --out stays, and the same command goes on from there",
         }
     }

@@ -20,6 +20,7 @@ pub(crate) mod shell;
 pub(crate) mod study;
 pub(crate) mod train;
 pub(crate) mod verify;
+pub(crate) mod weights;
 
 /// Parses a number of things, of which at least one is needed.
 pub(crate) fn at_least_one(text: &str) -> Result<usize, &'static str> {

@@ -1,0 +1,163 @@
+//! # ARM: merging as an optimiser, with rotated increments
+//!
+//! ## What it does
+//! Early checkpoints of a tuning run come in a stream. Each step adds the increment between two checkpoints to the merged
+//! model, rotated from the directions in which the checkpoint's activations lie to those of the merged model's. So the
+//! merged model leaves the span of the checkpoints and may go further than the run.
+//!
+//! ## Formula
+//! `Ŵₜ = Ŵₜ₋₁ + η ΔWₜ Rₜᵀ`, `ΔWₜ = W⁽ᵗ⁾ − W⁽ᵗ⁻¹⁾`, for a linear map with inputs `X`. `V_ref` and `V_cur` are the top right
+//! singular vectors of the inputs at checkpoint `t` and at the merged model; `V_refᵀ V_cur = A Σ Bᵀ`; `aⱼ = (V_ref A)ⱼ`,
+//! `bⱼ = (V_cur B)ⱼ`; `Rₜ = Πⱼ Rot(aⱼ → bⱼ)`, `Rot(a → b) = I − (a+b)(a+b)ᵀ/(1 + a·b) + 2 b aᵀ`: the least rotation that
+//! carries the one subspace to the other. Everything without recorded inputs (norms, biases, embeddings) gets the plain
+//! `η Δ`.
+//!
+//! One call is one step: `base_model` is the merged model `Ŵₜ₋₁`, `models` are the checkpoints `t−1` and `t` in this order;
+//! the first step has checkpoint 1 alone, because checkpoint 0 is the base. `activations` and `activations_merged` are safetensors
+//! files with the inputs `[samples, inputs]` of each map under the map's name, recorded on the same calibration texts.
+//!
+//! ## Reduces to
+//! Without activations, with `rank: 0`, or where both are the same, `R = I`: task arithmetic on increments; then `η = 1` at
+//! every step ends at the last checkpoint, and `η = 0` stays at the base, byte for byte.
+//!
+//! ## Reconstructed
+//! Only the abstract of arXiv:2602.03237 ("rotation from activation subspaces", "coefficients as learning rates") could be
+//! read. Ours are: the form of the rotation, increments between neighbouring checkpoints, the side on which it acts, and
+//! the rank (directions with 90 % of the energy, at most 32).
+//!
+//! ## References
+//! "Streaming Merging", arXiv:2602.03237.
+
+mod rotation;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use self::rotation::Rotation;
+use super::{Base, Card, Donor, Job, Method, Site, Span};
+use crate::settings::{Default, Key, Kind};
+use crate::{Checkpoint, WeightsError};
+
+pub(super) struct Arm;
+
+const fn key(name: &'static str, kind: Kind, default: Option<Default>, about: &'static str) -> Key {
+    Key { name, kind, is_per_input: false, default, about }
+}
+
+const CARD: Card = Card {
+    id: "arm",
+    title: "one step of streaming merging: the increment of a run, rotated to the merged model's activations",
+    equation: "Ŵₜ = Ŵₜ₋₁ + η (W⁽ᵗ⁾ − W⁽ᵗ⁻¹⁾) Rᵀ,  R: the least rotation of the checkpoint's subspace to the merged model's",
+    source: "Streaming Merging, arXiv:2602.03237",
+    reconstructed: &[
+        "the form of the rotation, and the side on which it acts",
+        "increments between neighbouring checkpoints",
+        "the rank: 90 % of the energy, at most 32",
+    ],
+    keys: &[
+        key(
+            "eta",
+            Kind::Number(f64::NEG_INFINITY, f64::INFINITY),
+            None,
+            "η: the factor of the increment, as a learning rate",
+        ),
+        key("rank", Kind::Count(0), Some(Default::Number(32.0)), "the most directions that are rotated"),
+        key(
+            "energy",
+            Kind::Number(0.0, 1.0),
+            Some(Default::Number(0.9)),
+            "the share of the activations' energy that the directions have",
+        ),
+        key("activations", Kind::Text, Some(Default::Text("")), "a file of inputs at the checkpoint"),
+        key(
+            "activations_merged",
+            Kind::Text,
+            Some(Default::Text("")),
+            "a file of inputs at the merged model",
+        ),
+    ],
+    base: Base::Needed,
+    models: (1, 2),
+    donor: Donor::Base,
+};
+
+impl Method for Arm {
+    fn card(&self) -> &'static Card {
+        &CARD
+    }
+
+    fn check(&self, job: &Job<'_>, names: &[&str]) -> Result<(), WeightsError> {
+        let files = [job.text("activations", "")?, job.text("activations_merged", "")?];
+        if files.iter().all(String::is_empty) {
+            return Ok(());
+        }
+        if files.iter().any(String::is_empty) {
+            let problem = "`activations` and `activations_merged` belong together: set both, or neither";
+            return Err(WeightsError::Refused(problem.to_owned()));
+        }
+        for file in files {
+            let recorded = Checkpoint::open(Path::new(&file))?;
+            if !names.iter().any(|name| recorded.get(map_of(name)).is_some()) {
+                let first = names.first().copied().unwrap_or_default();
+                let problem = format!(
+                    "holds the inputs of no map of this model; they are stored under the map's name, such as {}",
+                    map_of(first)
+                );
+                return Err(WeightsError::malformed(recorded.path(), problem));
+            }
+        }
+        Ok(())
+    }
+
+    fn merge<'a>(&self, site: &'a Site<'a>) -> Result<Vec<Span<'a>>, WeightsError> {
+        let (merged, models) = (site.base()?, site.models());
+        let after = models[models.len() - 1];
+        let before = if models.len() == 2 { models[0] } else { merged };
+        let eta = site.number("eta")? as f32;
+        if eta == 0.0 {
+            return Ok(site.copied(merged));
+        }
+        let row = site.row().max(1);
+        let rotation = rotation_of(site)?;
+        Ok(site.computed_by(if rotation.is_some() { row } else { 1 }, move |_, inputs, out| {
+            for ((out, after), before) in out.iter_mut().zip(inputs[after]).zip(inputs[before]) {
+                *out = after - before;
+            }
+            if let Some(rotation) = &rotation {
+                out.chunks_mut(row).for_each(|row| rotation.turn(row));
+            }
+            for (out, merged) in out.iter_mut().zip(inputs[merged]) {
+                *out = merged + eta * *out;
+            }
+        }))
+    }
+}
+
+/// The name of the linear map that a weight belongs to.
+fn map_of(name: &str) -> &str {
+    name.strip_suffix(".weight").unwrap_or(name)
+}
+
+/// The rotation for this tensor; `None` if it has no recorded inputs.
+fn rotation_of(site: &Site<'_>) -> Result<Option<Rotation>, WeightsError> {
+    let files = [site.text("activations")?, site.text("activations_merged")?];
+    let rank = site.number("rank")? as usize;
+    if files[0].is_empty() || site.shape.len() != 2 || rank == 0 {
+        return Ok(None);
+    }
+    let mut directions = Vec::new();
+    for file in &files {
+        let recorded = Checkpoint::open(Path::new(file))?;
+        let Some(inputs) = recorded.get(map_of(site.name)) else { return Ok(None) };
+        if inputs.shape.len() != 2 || inputs.shape[1] != site.row() {
+            let problem =
+                format!("has shape {:?}; inputs of this map are [samples, {}]", inputs.shape, site.row());
+            return Err(inputs.error(problem));
+        }
+        let values = inputs.values()?;
+        directions.push(rotation::directions(&values, site.row(), rank, site.number("energy")?));
+    }
+    Ok(Some(Rotation::between(&directions[0], &directions[1])))
+}

@@ -1,0 +1,65 @@
+//! Which elements of a change are dropped by chance.
+//!
+//! Whether an element is kept depends on the seed, the name of the tensor, which model it is of, and its index: not on
+//! threads, sizes of files or other tensors.
+
+use burnish_core::rng::{Address, Purpose, bits, fold_bytes};
+
+/// Elements that are kept with a given chance.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chance {
+    seed: u64,
+    /// The chance in 2⁻³².
+    kept: u64,
+}
+
+impl Chance {
+    /// Of the tensor `name`, and of the input that `which` tells from others, kept with probability `density`.
+    pub(super) fn new(seed: u64, name: &str, which: u64, density: f64) -> Self {
+        let address = Address { task: which, ..Address::new(seed, Purpose::Perturb) };
+        let seed = fold_bytes(address.seed(), name.as_bytes());
+        Chance { seed, kept: (density * (1u64 << 32) as f64) as u64 }
+    }
+
+    /// Sets the changes that are dropped to 0. `changes` begins with element `start`.
+    pub(super) fn keep(self, start: usize, changes: &mut [f32]) {
+        for (at, change) in changes.iter_mut().enumerate() {
+            // One draw of 64 bits serves two elements.
+            let place = (start + at) as u64;
+            let drawn = (bits(self.seed, place >> 1) >> (32 * (place & 1))) & 0xffff_ffff;
+            *change = if drawn < self.kept { *change } else { 0.0 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(chance: Chance, start: usize, count: usize) -> Vec<bool> {
+        let mut ones = vec![1.0; count];
+        chance.keep(start, &mut ones);
+        ones.into_iter().map(|one| one == 1.0).collect()
+    }
+
+    #[test]
+    fn as_many_are_kept_as_asked_and_the_choice_is_the_elements_own() {
+        for density in [0.1, 0.5, 0.93] {
+            let chance = Chance::new(3, "w", 0, density);
+            let all = kept(chance, 0, 100_000);
+            let share = all.iter().filter(|kept| **kept).count() as f64 / 1e5;
+            let deviation = (density * (1.0 - density) / 1e5).sqrt();
+            assert!((share - density).abs() < 4.0 * deviation, "{share} of {density}");
+            assert_eq!(kept(chance, 777, 1000), all[777..1777]);
+            // Neighbours that share a draw are independent.
+            let both = all.as_chunks::<2>().0.iter().filter(|pair| pair[0] && pair[1]).count() as f64 / 5e4;
+            assert!((both - density * density).abs() < 0.01, "{both}");
+        }
+        assert_eq!(kept(Chance::new(3, "w", 0, 1.0), 0, 999), vec![true; 999]);
+        assert_eq!(kept(Chance::new(3, "w", 0, 0.0), 0, 999), vec![false; 999]);
+        let other = |seed, name, which| kept(Chance::new(seed, name, which, 0.5), 0, 64);
+        assert_ne!(other(3, "w", 0), other(4, "w", 0));
+        assert_ne!(other(3, "w", 0), other(3, "v", 0));
+        assert_ne!(other(3, "w", 0), other(3, "w", 1));
+    }
+}

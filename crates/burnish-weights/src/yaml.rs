@@ -1,0 +1,305 @@
+//! mergekit's configurations.
+//!
+//! What is read: `merge_method`, `base_model`, `models` (or one of `slices` that takes all layers of every model),
+//! `parameters` with single values, gradients over layers and cases by name, `dtype`, `out_dtype`, and
+//! `tokenizer_source: base`. Anything else is an error that names the line and, if one is near, the key that was
+//! probably meant.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burnish_core::names;
+use saphyr::{LoadableYamlNode, MarkedYaml, Scalar as Value, YamlData};
+
+use crate::merge::{Input, Merge};
+use crate::method::method;
+use crate::settings::{Case, Said, Scalar, Setting, Settings};
+use crate::{Checkpoint, Float, WeightsError};
+
+/// A node of the file.
+type Node<'a> = MarkedYaml<'a>;
+
+/// Reads a configuration. Paths in it are relative to the working directory, as in mergekit.
+///
+/// # Errors
+/// Names the file, the line and the key.
+pub fn read(path: &Path) -> Result<Merge, WeightsError> {
+    let text = fs::read_to_string(path).map_err(|source| WeightsError::read(path, source))?;
+    parse(path, &text)
+}
+
+/// As [`read`], of text that is called `path` in errors.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(path: &Path, text: &str) -> Result<Merge, WeightsError> {
+    let file = File { path };
+    let documents = Node::load_from_str(text).map_err(|error| {
+        let place = format!("{}, line {}", path.display(), error.marker().line());
+        WeightsError::config(place, format!("not YAML: {}", error.info()))
+    })?;
+    let [document] = &documents[..] else {
+        let problem = format!("holds {} documents; a configuration is one", documents.len());
+        return Err(WeightsError::malformed(path, problem));
+    };
+    file.merge(document)
+}
+
+const TOP: [&str; 11] = [
+    "merge_method",
+    "base_model",
+    "models",
+    "slices",
+    "modules",
+    "parameters",
+    "dtype",
+    "out_dtype",
+    "tokenizer_source",
+    "tokenizer",
+    "chat_template",
+];
+
+/// The file that is read, for errors.
+struct File<'a> {
+    path: &'a Path,
+}
+
+/// Key and value.
+type Entry<'n, 'a> = (&'n str, &'n Node<'a>);
+
+impl File<'_> {
+    fn place(&self, node: &Node<'_>) -> String {
+        format!("{}, line {}", self.path.display(), node.span.start.line())
+    }
+
+    fn error(&self, node: &Node<'_>, problem: impl Into<String>) -> WeightsError {
+        WeightsError::config(self.place(node), problem)
+    }
+
+    fn merge(&self, document: &Node<'_>) -> Result<Merge, WeightsError> {
+        let entries = self.mapping(document, "the configuration", &TOP)?;
+        let get = |key| entries.iter().find(|(name, _)| *name == key).map(|(_, node)| *node);
+        for (key, why) in [
+            ("modules", "write `models` instead; all tensors of a checkpoint are merged alike"),
+            ("tokenizer", "the result has the tokenizer of the base; leave it out"),
+            ("chat_template", "the result has the template of the base; change it there afterwards"),
+        ] {
+            if let Some(node) = get(key) {
+                return Err(self.error(node, format!("`{key}` is not supported: {why}")));
+            }
+        }
+        if let Some(node) = get("tokenizer_source")
+            && self.text(node, "tokenizer_source")? != "base"
+        {
+            let problem =
+                "`tokenizer_source` must be base: vocabularies are not merged; bring the models to one first";
+            return Err(self.error(node, problem));
+        }
+        let Some(id) = get("merge_method") else {
+            return Err(self.error(document, "`merge_method` is missing"));
+        };
+        let method = method(self.text(id, "merge_method")?).map_err(|problem| self.error(id, problem))?;
+        let mut shared = match get("parameters") {
+            Some(node) => self.settings(node)?,
+            None => Settings::new(),
+        };
+        let mut inputs = match (get("models"), get("slices")) {
+            (Some(models), None) => self.models(models)?,
+            (None, Some(slices)) => self.slices(slices, &mut shared)?,
+            (Some(_), Some(node)) => return Err(self.error(node, "give either `models` or `slices`")),
+            (None, None) => return Err(self.error(document, "`models` is missing")),
+        };
+        let base = get("base_model").map(|node| self.base(node, &mut inputs, method.card())).transpose()?;
+        let dtype = get("out_dtype").or(get("dtype"));
+        let dtype = dtype.map(|node| {
+            let name = self.text(node, "dtype")?;
+            let unknown = || format!("`{name}` is not a type; there are float32, bfloat16 and float16");
+            Float::named(name).ok_or_else(|| self.error(node, unknown()))
+        });
+        let merge = Merge { method, inputs, base, shared, dtype: dtype.transpose()? };
+        merge.check()?;
+        Ok(merge)
+    }
+
+    /// The base, which is one of the models, or one more input.
+    fn base(
+        &self,
+        node: &Node<'_>,
+        inputs: &mut Vec<Input>,
+        card: &crate::method::Card,
+    ) -> Result<usize, WeightsError> {
+        let path = self.model(node)?;
+        if let Some(at) = inputs.iter().position(|input| input.path == path) {
+            return Ok(at);
+        }
+        if card.base == crate::method::Base::Input {
+            let problem = format!(
+                "{} has no base apart from its models; list it in `models`, with its own weight",
+                card.id
+            );
+            return Err(self.error(node, problem));
+        }
+        inputs.push(Input { path, settings: Settings::new() });
+        Ok(inputs.len() - 1)
+    }
+
+    fn models(&self, node: &Node<'_>) -> Result<Vec<Input>, WeightsError> {
+        let input = |node: &Node<'_>| {
+            let entries = self.mapping(node, "an entry of `models`", &["model", "parameters"])?;
+            self.input(node, &entries)
+        };
+        self.sequence(node, "models")?.iter().map(input).collect()
+    }
+
+    fn input(&self, node: &Node<'_>, entries: &[Entry<'_, '_>]) -> Result<Input, WeightsError> {
+        let get = |key| entries.iter().find(|(name, _)| *name == key).map(|(_, node)| *node);
+        let path = get("model").ok_or_else(|| self.error(node, "`model` is missing"))?;
+        let settings = get("parameters").map_or(Ok(Settings::new()), |node| self.settings(node))?;
+        Ok(Input { path: self.model(path)?, settings })
+    }
+
+    /// One slice that takes every layer of every model is the same as `models`.
+    fn slices(&self, node: &Node<'_>, shared: &mut Settings) -> Result<Vec<Input>, WeightsError> {
+        let whole_only = "only one slice that takes all layers of every model is supported; models are merged, not \
+                          stacked";
+        let [slice] = self.sequence(node, "slices")? else { return Err(self.error(node, whole_only)) };
+        let entries = self.mapping(slice, "an entry of `slices`", &["sources", "parameters"])?;
+        let get = |key| entries.iter().find(|(name, _)| *name == key).map(|(_, node)| *node);
+        if let Some(node) = get("parameters") {
+            for (key, setting) in self.settings(node)? {
+                if shared.contains_key(&key) {
+                    return Err(WeightsError::config(
+                        &setting.place,
+                        format!("`{key}` is set here and below"),
+                    ));
+                }
+                shared.insert(key, setting);
+            }
+        }
+        let sources = get("sources").ok_or_else(|| self.error(slice, "`sources` is missing"))?;
+        let mut inputs = Vec::new();
+        for source in self.sequence(sources, "sources")? {
+            let keys = ["model", "layer_range", "parameters"];
+            let entries = self.mapping(source, "an entry of `sources`", &keys)?;
+            let input = self.input(source, &entries)?;
+            if let Some((_, node)) = entries.iter().find(|(name, _)| *name == "layer_range") {
+                let bounds = self.sequence(node, "layer_range")?;
+                let bounds: Vec<Option<i64>> = bounds.iter().map(|node| node.data.as_integer()).collect();
+                let checkpoint = Checkpoint::open(&input.path)?;
+                let layers = ["num_hidden_layers", "n_layer", "num_layers"]
+                    .into_iter()
+                    .find_map(|key| checkpoint.setting(key)?.as_i64());
+                if bounds != [Some(0), layers] {
+                    let has =
+                        layers.map_or("no number of layers".to_owned(), |count| format!("{count} layers"));
+                    let problem = format!("{whole_only}; {} has {has}", input.path.display());
+                    return Err(self.error(node, problem));
+                }
+            }
+            inputs.push(input);
+        }
+        Ok(inputs)
+    }
+
+    fn model(&self, node: &Node<'_>) -> Result<PathBuf, WeightsError> {
+        let text = self.text(node, "model")?;
+        let path = PathBuf::from(text);
+        if !path.exists()
+            && let Some((model, adapter)) = text.split_once('+')
+        {
+            let problem = format!(
+                "{model} with an adapter: merge {adapter} into it first (`burnish merge`), and name the result"
+            );
+            return Err(self.error(node, problem));
+        }
+        Ok(path)
+    }
+
+    fn settings(&self, node: &Node<'_>) -> Result<Settings, WeightsError> {
+        let mut settings = Settings::new();
+        for (key, node) in self.entries(node, "`parameters`")? {
+            settings.insert(key.to_owned(), Setting { place: self.place(node), said: self.said(node, key)? });
+        }
+        Ok(settings)
+    }
+
+    fn said(&self, node: &Node<'_>, key: &str) -> Result<Said, WeightsError> {
+        match &node.data {
+            YamlData::Sequence(nodes) if nodes.iter().any(|node| node.data.is_mapping()) => {
+                nodes.iter().map(|node| self.case(node, key)).collect::<Result<_, _>>().map(Said::Cases)
+            }
+            YamlData::Sequence(nodes) if nodes.is_empty() => {
+                Err(self.error(node, format!("`{key}` is an empty list")))
+            }
+            YamlData::Sequence(nodes) => {
+                nodes.iter().map(|node| self.scalar(node, key)).collect::<Result<_, _>>().map(Said::Gradient)
+            }
+            YamlData::Mapping(_) => Ok(Said::Cases(vec![self.case(node, key)?])),
+            _ => self.scalar(node, key).map(Said::One),
+        }
+    }
+
+    fn case(&self, node: &Node<'_>, key: &str) -> Result<Case, WeightsError> {
+        let entries = self.mapping(node, &format!("a case of `{key}`"), &["filter", "value"])?;
+        let get = |key| entries.iter().find(|(name, _)| *name == key).map(|(_, node)| *node);
+        let value = get("value")
+            .ok_or_else(|| self.error(node, format!("`value` is missing in a case of `{key}`")))?;
+        if matches!(value.data, YamlData::Mapping(_)) {
+            return Err(self.error(value, format!("a case of `{key}` holds a value or a list of values")));
+        }
+        let filter = match get("filter") {
+            Some(node) if !matches!(node.data, YamlData::Value(Value::Null)) => {
+                Some(self.text(node, "filter")?.to_owned())
+            }
+            _ => None,
+        };
+        Ok(Case { filter, said: self.said(value, key)? })
+    }
+
+    fn scalar(&self, node: &Node<'_>, key: &str) -> Result<Scalar, WeightsError> {
+        match &node.data {
+            YamlData::Value(Value::Integer(number)) => Ok(Scalar::Number(*number as f64)),
+            YamlData::Value(Value::FloatingPoint(number)) => Ok(Scalar::Number(number.into_inner())),
+            YamlData::Value(Value::Boolean(flag)) => Ok(Scalar::Flag(*flag)),
+            YamlData::Value(Value::String(text)) => Ok(Scalar::Text(text.to_string())),
+            _ => Err(self.error(node, format!("`{key}` has no value"))),
+        }
+    }
+
+    fn text<'n>(&self, node: &'n Node<'_>, key: &str) -> Result<&'n str, WeightsError> {
+        node.data.as_str().ok_or_else(|| self.error(node, format!("`{key}` must be a text")))
+    }
+
+    fn sequence<'n, 'a>(&self, node: &'n Node<'a>, key: &str) -> Result<&'n [Node<'a>], WeightsError> {
+        match &node.data {
+            YamlData::Sequence(nodes) if !nodes.is_empty() => Ok(nodes),
+            _ => Err(self.error(node, format!("`{key}` must be a list"))),
+        }
+    }
+
+    fn entries<'n, 'a>(&self, node: &'n Node<'a>, what: &str) -> Result<Vec<Entry<'n, 'a>>, WeightsError> {
+        let YamlData::Mapping(mapping) = &node.data else {
+            return Err(self.error(node, format!("{what} must hold keys and values")));
+        };
+        let entry = |(key, value): (&'n Node<'a>, &'n Node<'a>)| Ok((self.text(key, "a key")?, value));
+        mapping.iter().map(entry).collect()
+    }
+
+    /// The entries of a mapping that knows only `known`.
+    fn mapping<'n, 'a>(
+        &self,
+        node: &'n Node<'a>,
+        what: &str,
+        known: &[&str],
+    ) -> Result<Vec<Entry<'n, 'a>>, WeightsError> {
+        let entries = self.entries(node, what)?;
+        let Some((key, value)) = entries.iter().find(|(key, _)| !known.contains(key)) else {
+            return Ok(entries);
+        };
+        let hint = match names::nearest(key, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are {}", known.join(", ")),
+        };
+        Err(self.error(value, format!("unknown key `{key}` in {what}; {hint}")))
+    }
+}
