@@ -19,8 +19,7 @@ from safetensors import safe_open
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("model")
-parser.add_argument("ids", nargs="?", help='with --logprobs: JSON file {"sequences": [[id, ...], ...]}')
-parser.add_argument("--logprobs", action="store_true")
+parser.add_argument("--logprobs", metavar="IDS", help='JSON file {"sequences": [[id, ...], ...]}')
 parser.add_argument("--batch", type=int, default=1, choices=[1])
 parser.add_argument("--prompt", type=int, default=64)
 parser.add_argument("--new", type=int, default=128)
@@ -108,7 +107,7 @@ def load(logits_all):
 if args.logprobs:
     llama = load(True)
     logprobs = []
-    with open(args.ids) as file:
+    with open(args.logprobs) as file:
         for ids in json.load(file)["sequences"]:
             llama.reset()
             llama.eval(ids)
@@ -116,7 +115,7 @@ if args.logprobs:
             largest = logits.max(-1, keepdims=True)
             sums = largest[:, 0] + numpy.log(numpy.exp(logits - largest).sum(-1))
             logprobs.append((logits[numpy.arange(len(ids) - 1), ids[1:]] - sums).tolist())
-    print(json.dumps({"logprobs": logprobs}))
+    protocol.say(logprobs=logprobs)
     raise SystemExit
 
 llama = load(False)

@@ -9,6 +9,7 @@
 //! [`Verdict`] (what a verifier found), [`Episode`] (all of it together), [`Policy`] (whatever answers), and [`rng`]
 //! (addressed randomness).
 
+mod contrast;
 pub mod digest;
 mod episode;
 pub mod json;
@@ -25,6 +26,7 @@ mod task;
 mod trace;
 mod verdict;
 
+pub use contrast::{Contrast, Span};
 pub use episode::{Ending, Episode};
 pub use message::{FunctionCall, Message, Role, ToolCall, ToolSpec};
 pub use policy::{

@@ -150,6 +150,7 @@ impl Abilities {
                 "filter or penalise tokens (`top_k`, `top_p`, `min_p`, `min_tokens`, penalties)",
             ),
             (sampling.grammar.is_some(), self.filters, "hold its answer to a grammar (`grammar`)"),
+            (sampling.contrast.is_some(), self.filters, "be looked into (`contrast`)"),
             (sampling.logprobs.is_some(), self.logprobs, "report log-probs (`logprobs`)"),
         ])
     }

@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Contrast;
+
 /// Largest value of [`Sampling::logprobs`].
 pub const LOGPROBS_MAX: usize = 1000;
 
 /// How tokens are chosen, and when an answer ends.
 ///
-/// The logits are treated in this order before a token is chosen: forbidden ids (`min_tokens`, `grammar`), penalties,
-/// temperature, `top_k`, `top_p`, `min_p`. The penalties are vLLM's, the filters those of `transformers`.
+/// The logits are treated in this order before a token is chosen: `contrast`, forbidden ids (`min_tokens`, `grammar`),
+/// penalties, temperature, `top_k`, `top_p`, `min_p`. The penalties are vLLM's, the filters those of `transformers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sampling {
@@ -57,6 +59,9 @@ pub struct Sampling {
     /// Constrains the text of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grammar: Option<Grammar>,
+    /// Sets the logits against those of earlier layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contrast: Option<Contrast>,
 }
 
 /// A language that constrains the text of an answer, token by token: ids that lead out of it are forbidden, and the
@@ -93,6 +98,7 @@ impl Sampling {
             ignore_eos: false,
             logprobs: None,
             grammar: None,
+            contrast: None,
         }
     }
 
@@ -127,6 +133,7 @@ impl Sampling {
             ("frequency_penalty", self.frequency_penalty != 0.0, "0 in a rollout that is trained on"),
             ("min_tokens", self.min_tokens > 0, "0 in a rollout that is trained on"),
             ("grammar", self.grammar.is_some(), "left out in a rollout that is trained on"),
+            ("contrast", self.contrast.is_some(), "left out in a rollout that is trained on"),
         ];
         match off_policy.into_iter().find(|&(_, is_off_policy, _)| is_off_policy) {
             Some((field, _, range)) => Err(SamplingError { field, range }),
@@ -156,10 +163,10 @@ impl Sampling {
             ("stop", self.stop.iter().all(|stop| !stop.is_empty()), "a list of texts, none of them empty"),
             ("logprobs", logprobs_max <= LOGPROBS_MAX, "at most 1000"),
         ];
-        match rules.into_iter().find(|&(_, holds, _)| !holds) {
-            Some((field, _, range)) => Err(SamplingError { field, range }),
-            None => Ok(()),
+        if let Some((field, _, range)) = rules.into_iter().find(|&(_, holds, _)| !holds) {
+            return Err(SamplingError { field, range });
         }
+        self.contrast.as_ref().map_or(Ok(()), Contrast::check)
     }
 }
 

@@ -4,7 +4,7 @@ use burnish_tensor::Vocab;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::control::{Control, Decision, NotBefore, Now, Probe, Probed, Steer};
+use crate::control::{Control, Decision, Inside, NotBefore, Now, Probe, Probed, Steer};
 use crate::pages::pages_of;
 use crate::past::{Past, Seen};
 use crate::text::StopStrings;
@@ -24,12 +24,15 @@ pub(crate) enum Next {
 /// An answer in progress, whether its sequence is active or waits for room.
 pub(crate) struct Answer {
     pub(crate) id: RequestId,
-    /// The prompt that it follows.
+    /// The prompt that it follows, as it is read before its first step.
     pub(crate) prompt: Arc<[u32]>,
+    /// The whole prompt. Of an answer whose control looks inside, the last token is not in `prompt`, but the first of
+    /// `ids`: what the control sees of it is what it sees of every other token, in a decoding step.
+    question: Arc<[u32]>,
     pub(crate) sampling: Sampling,
     pub(crate) seed: u64,
     pub(crate) ids: Vec<u32>,
-    /// How many of the first tokens it did not sample itself (only for probes).
+    /// How many of the first tokens it did not sample itself: those of a probe, or the last one of the prompt.
     given: usize,
     model_logprobs: Vec<f32>,
     /// Kept only if a token may be drawn from a distribution other than the model's.
@@ -48,10 +51,29 @@ pub(crate) struct Answer {
     forced: Option<u32>,
     /// The result of the last probe, and the index of the control that asked for it.
     probed: Option<(usize, Probed)>,
+    looker: Option<Looker>,
+}
+
+/// A control that looks inside the model.
+struct Looker {
+    /// Its index.
+    at: usize,
+    marked: Arc<[bool]>,
+    /// What it sees before the next token.
+    inside: Inside,
+    /// Why it can't be shown what it asked for.
+    problem: Option<String>,
+}
+
+/// The part of a prompt that is read before the first step, for an answer with these controls.
+pub(crate) fn read_ahead<'p>(prompt: &'p [u32], controls: &[Box<dyn Control>]) -> &'p [u32] {
+    let is_looking = controls.iter().any(|control| control.marked().is_some());
+    &prompt[..prompt.len() - usize::from(is_looking)]
 }
 
 impl Answer {
-    /// An answer before its first token. `prompt` holds the request's ids; stop strings need a tokenizer.
+    /// An answer before its first token. `prompt` holds the request's ids, or those of [`read_ahead`]; stop strings need
+    /// a tokenizer.
     pub(crate) fn new(
         id: RequestId,
         request: Request,
@@ -59,7 +81,13 @@ impl Answer {
         tokenizer: Option<&Arc<Tokenizer>>,
         mut controls: Vec<Box<dyn Control>>,
     ) -> Self {
-        let Request { sampling, seed, end_ids, .. } = request;
+        let Request { sampling, seed, end_ids, prompt: question, .. } = request;
+        let given = question[prompt.len()..].to_vec();
+        let question = if given.is_empty() { Arc::clone(&prompt) } else { Arc::from(question) };
+        let looker = controls.iter().enumerate().find_map(|(at, control)| {
+            let marked = control.marked()?;
+            Some(Looker { at, marked, inside: Inside::default(), problem: None })
+        });
         let ids = [&*end_ids, &sampling.stop_token_ids].concat();
         if sampling.min_tokens > 0 && !ids.is_empty() {
             controls.push(Box::new(NotBefore { tokens: sampling.min_tokens, ids }));
@@ -74,13 +102,14 @@ impl Answer {
         });
         Answer {
             id,
-            ids: Vec::new(),
-            given: 0,
+            given: given.len(),
+            ids: given,
             model_logprobs: Vec::new(),
             sampled_logprobs: (is_altering(&sampling) || !controls.is_empty()).then(Vec::new),
             details: Vec::new(),
-            seen: sampling.is_penalising().then(|| Seen::in_prompt(&prompt)),
+            seen: sampling.is_penalising().then(|| Seen::in_prompt(&question)),
             prompt,
+            question,
             sampling,
             seed,
             end_ids,
@@ -89,6 +118,7 @@ impl Answer {
             steer: Steer::default(),
             forced: None,
             probed: None,
+            looker,
         }
     }
 
@@ -104,6 +134,7 @@ impl Answer {
             seen: probe.sampling.is_penalising().then(|| Seen::in_prompt(&[&self.prompt, &ids[..]].concat())),
             ids,
             prompt: Arc::clone(&self.prompt),
+            question: Arc::clone(&self.question),
             sampling: probe.sampling,
             seed: probe.seed,
             end_ids: Arc::clone(&self.end_ids),
@@ -112,12 +143,43 @@ impl Answer {
             steer: Steer::default(),
             forced: None,
             probed: None,
+            looker: None,
         }
     }
 
     /// Number of tokens that it has sampled.
     pub(crate) fn sampled(&self) -> usize {
         self.ids.len() - self.given
+    }
+
+    /// The tokens that it has sampled.
+    pub(crate) fn sampled_ids(&self) -> &[u32] {
+        &self.ids[self.given..]
+    }
+
+    /// The tokens of the prompt whose share of the attention a control wants to know; `None` if none looks inside.
+    pub(crate) fn marked(&self) -> Option<&Arc<[bool]>> {
+        self.looker.as_ref().map(|looker| &looker.marked)
+    }
+
+    /// Shows the control that looks inside the attention to the marked tokens; returns the layers whose logits it wants
+    /// to see.
+    pub(crate) fn show_attention(&mut self, attention: Vec<Option<f32>>) -> Vec<usize> {
+        let Some(looker) = &mut self.looker else { return Vec::new() };
+        let (count, mut layers) = (attention.len(), self.controls[looker.at].layers(&attention));
+        looker.problem = layers.iter().find(|&&layer| layer >= count).map(|layer| {
+            format!("it asks for the logits of layer {layer}, but the model has {count}, counted from 0")
+        });
+        layers.retain(|&layer| layer < count);
+        looker.inside = Inside { attention, logits: Vec::with_capacity(layers.len()) };
+        layers
+    }
+
+    /// Shows it the logits of the next layer that it asked for.
+    pub(crate) fn show_logits(&mut self, logits: Vec<f32>) {
+        if let Some(looker) = &mut self.looker {
+            looker.inside.logits.push(logits);
+        }
     }
 
     /// Most tokens that one of its probes reads and samples.
@@ -158,7 +220,13 @@ impl Answer {
         }
         for at in first..self.controls.len() {
             let probed = asked.as_ref().filter(|(asker, _)| *asker == at).map(|(_, probed)| probed);
-            let now = Now { prompt: &self.prompt, answer: &self.ids, logits, probed };
+            let looker = self.looker.as_ref().filter(|looker| looker.at == at);
+            if let Some(problem) = looker.and_then(|looker| looker.problem.clone()) {
+                return failed(problem);
+            }
+            let inside = looker.map(|looker| &looker.inside);
+            let answer = &self.ids[self.given..];
+            let now = Now { prompt: &self.question, answer, logits, vocab, probed, inside };
             match self.controls[at].decide(&now, &mut self.steer) {
                 Ok(Decision::Choose) => {}
                 Ok(Decision::Force(id)) => self.forced = Some(id),
@@ -199,7 +267,8 @@ impl Answer {
     /// Most of its tokens that are ever in the cache, for a context window of this many tokens: the last token is never
     /// read.
     pub(crate) fn rows_max(&self, context_tokens_max: usize) -> usize {
-        crate::request::answer_rows_max(&self.sampling, self.prompt.len(), context_tokens_max)
+        let read = self.prompt.len() + self.given;
+        self.given + crate::request::answer_rows_max(&self.sampling, read, context_tokens_max)
     }
 
     /// Appends a token. If that ends the answer, returns the finished answer.

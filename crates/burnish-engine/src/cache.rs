@@ -1,8 +1,8 @@
 //! Keys and values of tokens that were already read, in the form that attention needs.
 
-use burnish_model::{Mix, Packed};
+use burnish_model::{Marked, Mix, Packed};
 use burnish_tensor::{
-    Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, DeviceError, HeadShape, KvBlock, Layout,
+    Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, DeviceError, HeadShape, KV_ROWS, KvBlock, Layout,
     PageSlots, PagesSeen, Param, Params, Tape, Var, cached_attention, continued_attention, delta_scan,
     delta_step, short_conv_continued, short_conv_step,
 };
@@ -298,6 +298,53 @@ impl Mix for Decode<'_> {
         tape.external(q.rows(), q.cols(), mixed)
     }
 
+    /// As for a packed batch: attention to values that are 1 at marked tokens. On a GPU, where the cached keys stay,
+    /// there is none.
+    fn attention_to(
+        &mut self,
+        tape: &mut Tape<'_>,
+        layer: usize,
+        q: &Var,
+        _k: &Var,
+        marked: &Marked,
+    ) -> Option<Var> {
+        if self.runs.iter().any(|run| run.cache.prompt.paged().is_some()) {
+            return None;
+        }
+        let shape = self.shape;
+        let none = vec![0.0; shape.kv_heads * KV_ROWS * shape.head_dim];
+        let flags: Vec<Vec<Option<Vec<f32>>>> = self
+            .runs
+            .iter()
+            .enumerate()
+            .map(|(sequence, run)| {
+                let mut position = 0;
+                let blocks = run.cache.blocks(layer, run.cache.answer.rows + run.rows);
+                blocks
+                    .iter()
+                    .map(|block| {
+                        let start = position;
+                        position += block.rows;
+                        let is_marked = |row| marked.contains(sequence, start + row);
+                        (0..block.rows).any(is_marked).then(|| flags_of(block.rows, shape, is_marked))
+                    })
+                    .collect()
+            })
+            .collect();
+        let mut seen = Vec::new();
+        for (run, flags) in self.runs.iter().zip(&flags) {
+            for ahead in 1..=run.rows {
+                let blocks = run.cache.blocks(layer, run.cache.answer.rows + ahead).into_iter();
+                let flags = flags.iter().map(|flags| flags.as_deref().unwrap_or(&none));
+                seen.push(blocks.zip(flags).map(|(block, v)| KvBlock { v, ..block }).collect());
+            }
+        }
+        let mut mixed = vec![0.0; q.data().len()];
+        cached_attention(q.data(), shape, &seen, &mut mixed, tape.workers());
+        let shares = mixed.chunks_exact(shape.head_dim).map(|of_head| of_head[0]).collect::<Vec<f32>>();
+        Some(tape.external(q.rows(), shape.heads, shares))
+    }
+
     fn convolve(&mut self, tape: &mut Tape<'_>, layer: usize, x: &Var, weight: Param) -> Var {
         let (params, cols) = (tape.params(), x.cols());
         let mixed = on_host(params, [x], |[x]| {
@@ -336,6 +383,17 @@ impl Mix for Decode<'_> {
         });
         tape.external(v.rows(), v.cols(), mixed)
     }
+}
+
+/// Values of a block that are 1 in marked rows and 0 elsewhere.
+fn flags_of(rows: usize, shape: HeadShape, is_marked: impl Fn(usize) -> bool) -> Vec<f32> {
+    let mut values = vec![0.0; shape.kv_heads * KV_ROWS * shape.head_dim];
+    for of_head in values.chunks_exact_mut(KV_ROWS * shape.head_dim) {
+        for row in (0..rows).filter(|&row| is_marked(row)) {
+            of_head[row * shape.head_dim..][..shape.head_dim].fill(1.0);
+        }
+    }
+    values
 }
 
 #[cfg(test)]

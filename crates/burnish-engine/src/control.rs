@@ -1,8 +1,10 @@
 //! Decisions during sampling: what may come next in one answer, depending on what it says so far.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use burnish_core::Sampling;
+use burnish_tensor::Vocab;
 
 /// Decides over one answer, token by token.
 ///
@@ -20,6 +22,29 @@ pub trait Control: Send + Sync + Debug {
     fn probe_tokens_max(&self) -> usize {
         0
     }
+
+    /// The tokens of the prompt, by position, whose share of the attention it wants to know before each token. With
+    /// `Some`, even of no token, it is shown the [`Inside`] of the model; of an answer's controls at most one is.
+    fn marked(&self) -> Option<Arc<[bool]>> {
+        None
+    }
+
+    /// The layers, counted from 0, whose logits it wants to see before the next token, given the attention to the
+    /// marked tokens ([`Inside::attention`]).
+    fn layers(&mut self, _attention: &[Option<f32>]) -> Vec<usize> {
+        Vec::new()
+    }
+}
+
+/// What the model did inside when it read the last token.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Inside {
+    /// The share of its attention that each layer pays to the marked tokens, mean over its heads; `None` for a layer
+    /// without attention.
+    pub attention: Vec<Option<f32>>,
+    /// Logits `[V]` of the layers that [`Control::layers`] asked for, in that order: what the model would have said if
+    /// it ended there.
+    pub logits: Vec<Vec<f32>>,
 }
 
 /// An answer before its next token.
@@ -31,8 +56,12 @@ pub struct Now<'a> {
     pub answer: &'a [u32],
     /// The model's logits for the next token `[V]`, before any change.
     pub logits: &'a [f32],
+    /// Which of its ids exist. The others are never sampled, whatever their logits.
+    pub vocab: &'a Vocab,
     /// The result of the probe that was just asked for; the control is asked again with it.
     pub probed: Option<&'a Probed>,
+    /// The model's inside, for the control that asked for it.
+    pub inside: Option<&'a Inside>,
 }
 
 /// How the next token comes about.
@@ -77,6 +106,8 @@ pub struct Steer {
     /// One bit per id, set if the id is allowed; `None` allows all.
     allowed: Option<Vec<u32>>,
     biases: Vec<(u32, f32)>,
+    /// What takes the place of the logits, before everything else.
+    replaced: Option<Vec<f32>>,
 }
 
 impl Steer {
@@ -111,6 +142,11 @@ impl Steer {
         steer
     }
 
+    /// Puts these logits `[V]` in the place of the model's.
+    pub fn replace(&mut self, logits: Vec<f32>) {
+        self.replaced = Some(logits);
+    }
+
     /// Adds to the logit of an id.
     pub fn bias(&mut self, id: u32, by: f32) {
         self.biases.push((id, by));
@@ -118,17 +154,25 @@ impl Steer {
 
     /// Does it change nothing?
     pub fn is_empty(&self) -> bool {
-        self.forbidden.is_empty() && self.allowed.is_none() && self.biases.is_empty()
+        self.forbidden.is_empty()
+            && self.allowed.is_none()
+            && self.biases.is_empty()
+            && self.replaced.is_none()
     }
 
     pub(crate) fn clear(&mut self) {
         self.forbidden.clear();
         self.allowed = None;
         self.biases.clear();
+        self.replaced = None;
     }
 
     /// Changes `logits` `[V]`.
     pub(crate) fn apply(&self, logits: &mut [f32]) {
+        if let Some(replaced) = &self.replaced {
+            let shared = logits.len().min(replaced.len());
+            logits[..shared].copy_from_slice(&replaced[..shared]);
+        }
         for &(id, by) in &self.biases {
             if let Some(logit) = logits.get_mut(id as usize) {
                 *logit += by;

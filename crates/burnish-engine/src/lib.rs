@@ -11,6 +11,7 @@
 mod answer;
 mod cache;
 mod choose;
+mod contrast;
 mod control;
 mod error;
 mod filters;
@@ -29,7 +30,7 @@ mod waves;
 
 pub use burnish_model::Generated;
 pub use choose::{Choice, Chooser};
-pub use control::{Control, Decision, Now, Probe, Probed, Steer};
+pub use control::{Control, Decision, Inside, Now, Probe, Probed, Steer};
 pub use error::EngineError;
 pub use generate::generate;
 pub use grammar::{GrammarError, check_grammar};

@@ -71,6 +71,7 @@ impl Past<'_> {
 mod tests {
     use super::*;
     use crate::control::{Control, Decision, NotBefore, Now};
+    use burnish_tensor::Vocab;
     use serde::Deserialize;
 
     /// Written by `tests/golden/penalties.py`.
@@ -109,7 +110,9 @@ mod tests {
             case.answer.iter().for_each(|&id| seen.push(id));
             let mut control = NotBefore { tokens: case.min_tokens, ids: case.end_ids };
             let mut steer = Steer::default();
-            let now = Now { prompt: &case.prompt, answer: &case.answer, logits: &case.logits, probed: None };
+            let vocab = Vocab::all(case.logits.len());
+            let (prompt, answer, logits) = (&*case.prompt, &*case.answer, &*case.logits);
+            let now = Now { prompt, answer, logits, vocab: &vocab, probed: None, inside: None };
             assert_eq!(control.decide(&now, &mut steer), Ok(Decision::Choose));
             let mut logits = case.logits.clone();
             Past { seen: Some(&seen), steer: Some(&steer) }.alter(&mut logits, &sampling);

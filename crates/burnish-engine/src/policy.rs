@@ -6,6 +6,7 @@ use std::sync::Arc;
 use burnish_core::{Abilities, Answered, Grammar, Policy, PolicyError, Sampling, Trace, Turn, TurnId};
 use burnish_model::{Chat, Generated, Model};
 
+use crate::contrast;
 use crate::control::Control;
 use crate::grammar::{GrammarError, Grammars, Held};
 use crate::{EngineError, Limits, Request, RequestId, Sampler, Stats};
@@ -74,7 +75,7 @@ impl LocalPolicy {
     /// Submits the request for a turn; returns its id, and the trace with the prompt at its head.
     fn begin(&mut self, turn: &Turn) -> Result<(RequestId, Trace), PolicyError> {
         let (trace, request) = self.read(turn)?;
-        let controls = self.controls(&turn.sampling)?;
+        let controls = self.controls(&turn.sampling, &request.prompt)?;
         let failed = |error: EngineError| PolicyError::Failed(error.to_string());
         let sampler = match &mut self.sampler {
             Some(sampler) => sampler,
@@ -87,9 +88,22 @@ impl LocalPolicy {
         Ok((sampler.submit_under(request, controls).map_err(failed)?, trace))
     }
 
-    /// The controls of an answer.
-    fn controls(&mut self, sampling: &Sampling) -> Result<Vec<Box<dyn Control>>, PolicyError> {
-        let Some(grammar) = &sampling.grammar else { return Ok(Vec::new()) };
+    /// The controls of an answer to `prompt`.
+    fn controls(
+        &mut self,
+        sampling: &Sampling,
+        prompt: &[u32],
+    ) -> Result<Vec<Box<dyn Control>>, PolicyError> {
+        let failed = |problem: String| PolicyError::Failed(format!("sampling.contrast: {problem}"));
+        let contrast = sampling.contrast.as_ref();
+        let contrast = contrast.map(|contrast| contrast::control(contrast, prompt, &self.chat.tokenizer));
+        let contrast = contrast.transpose().map_err(failed)?.flatten();
+        Ok(contrast.into_iter().chain(self.held(sampling)?).collect())
+    }
+
+    /// The control that holds an answer to its grammar, if it has one.
+    fn held(&mut self, sampling: &Sampling) -> Result<Option<Box<dyn Control>>, PolicyError> {
+        let Some(grammar) = &sampling.grammar else { return Ok(None) };
         let failed = |error: GrammarError| PolicyError::Failed(format!("sampling.grammar: {error}"));
         if self.held.as_ref().is_none_or(|(of, _)| of != grammar) {
             let grammars = match &mut self.grammars {
@@ -101,8 +115,7 @@ impl LocalPolicy {
             };
             self.held = Some((grammar.clone(), grammars.start(grammar).map_err(failed)?));
         }
-        let begun = self.held.iter().map(|(_, held)| Box::new(held.anew()) as Box<dyn Control>);
-        Ok(begun.collect())
+        Ok(self.held.as_ref().map(|(_, held)| Box::new(held.anew()) as Box<dyn Control>))
     }
 
     /// The trace with the turn's prompt at its head, and the request for the answer.

@@ -1,5 +1,6 @@
 //! An open batch: requests come and go while it decodes.
 
+mod inside;
 mod probe;
 mod prompts;
 mod round;
@@ -7,7 +8,7 @@ mod schedule;
 mod under_way;
 
 use burnish_core::{SamplingError, StopReason, rng};
-use burnish_model::{LayerKind, Model, Tokenizer};
+use burnish_model::{LayerKind, Model, Tap, Tokenizer};
 use burnish_tensor::{
     Draw, Drawn, HeadShape, HostReadback, PagedCache, Prepacked, Tape, Var, Workers, in_pool,
 };
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::answer::{Answer, Next};
+use crate::answer::{Answer, Next, read_ahead};
 use crate::cache::{Cache, Decode, Run};
 use crate::control::{Control, Probe};
 use crate::pages::{PageShape, Pool, pages_of};
@@ -24,6 +25,7 @@ use crate::request::answer_rows_max;
 use crate::state::StateShape;
 use crate::tree::Tree;
 use crate::{Choice, Chooser, EngineError, Generated, Limits, Request, RequestId, Stats};
+use inside::Look;
 use prompts::Prompts;
 use round::{Round, weight_bytes};
 
@@ -150,8 +152,8 @@ impl Sampler {
         let id = RequestId(self.next_id);
         self.check(id.index(), &request, &controls)?;
         self.next_id += 1;
-        let prompt = self.prompts.wait(Arc::from(&*request.prompt), id);
-        self.stats.prompt_tokens += prompt.len();
+        self.stats.prompt_tokens += request.prompt.len();
+        let prompt = self.prompts.wait(Arc::from(read_ahead(&request.prompt, &controls)), id);
         self.waiting.insert(id, Answer::new(id, request, prompt, self.tokenizer.as_ref(), controls));
         Ok(id)
     }
@@ -218,7 +220,10 @@ impl Sampler {
         if self.tokenizer.is_none() && !sampling.stop.is_empty() {
             return Err(EngineError::NoTokenizer { request });
         }
-        let answer_rows = answer_rows_max(sampling, tokens, self.context_tokens_max);
+        self.check_looking(request, tokens, controls)?;
+        let later = tokens - read_ahead(prompt, controls).len();
+        let tokens = tokens - later;
+        let answer_rows = later + answer_rows_max(sampling, tokens + later, self.context_tokens_max);
         let probe_rows = controls.iter().map(|control| control.probe_tokens_max()).max().unwrap_or(0);
         let state_pages = self.pool.state_pages();
         let probe_pages = if probe_rows > 0 { pages_of(answer_rows + probe_rows) + state_pages } else { 0 };
@@ -292,12 +297,20 @@ impl Sampler {
                 (end - sequence.unread().len()) as u32..end as u32
             })
             .collect();
+        let mut look = Look::of(sequences, &lens);
         let caches = sequences.iter_mut().map(|sequence| &mut sequence.cache);
         let runs = caches.zip(&lens).map(|(cache, &rows)| Run { cache, rows }).collect();
         let mut mixer = Decode::new(self.shape, runs);
         let mut tape = self.decoding(workers);
-        let mut hidden = self.model.forward(&mut tape, &ids, &positions, &mut mixer);
+        let tap: &mut dyn Tap = match &mut look {
+            Some(look) => look,
+            None => &mut (),
+        };
+        let mut hidden = self.model.forward_tapped(&mut tape, &ids, &positions, &mut mixer, tap);
         mixer.commit();
+        if let Some(look) = look {
+            self.show(look, sequences, &mut tape);
+        }
         // Each sequence's next token follows from the last token that it read.
         if ids.len() != lens.len() {
             let mut end = 0;

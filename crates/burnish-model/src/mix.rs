@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use burnish_tensor::{DeltaInputs, DeltaShape, HeadShape, Layout, Param, Tape, Var};
+use burnish_tensor::{Buffer, DeltaInputs, DeltaShape, HeadShape, Layout, Param, Tape, Var};
+
+use crate::Marked;
 
 /// What a layer reads of earlier tokens: within a packed batch (training, prefill), or from a cache (decoding). Layers
 /// of attention and of the delta rule are counted separately, each from 0.
@@ -13,6 +15,19 @@ pub trait Mix {
     /// `q` `[T, heads * head_dim]` and `k` `[T, kv_heads * head_dim]`, both after norm and rotation; `v` as `k`.
     /// Returns `[T, heads * head_dim]`.
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var;
+
+    /// Attention: the share of each head's weights that marked tokens get, `[T, heads]`, for the `q` and `k` of
+    /// [`Mix::attend`], which has been called for this layer. `None` where keys of earlier tokens are out of reach.
+    fn attention_to(
+        &mut self,
+        _tape: &mut Tape<'_>,
+        _layer: usize,
+        _q: &Var,
+        _k: &Var,
+        _marked: &Marked,
+    ) -> Option<Var> {
+        None
+    }
 
     /// The convolution before the delta rule: each column of `x` `[T, C]` with its own row of `weight` `[C, kernel]`,
     /// over the last tokens, then SiLU. Returns `[T, C]`.
@@ -36,6 +51,28 @@ pub struct Packed {
 impl Mix for Packed {
     fn attend(&mut self, tape: &mut Tape<'_>, _layer: usize, q: Var, k: Var, v: Var) -> Var {
         tape.attention(&q, &k, &v, self.shape, &self.layout)
+    }
+
+    // Attention mixes values, so with a value of 1 at marked tokens and 0 elsewhere every column of its result is the
+    // share of the head that it belongs to.
+    fn attention_to(
+        &mut self,
+        tape: &mut Tape<'_>,
+        _layer: usize,
+        q: &Var,
+        k: &Var,
+        marked: &Marked,
+    ) -> Option<Var> {
+        let width = k.cols();
+        let mut flags = Buffer::from(vec![0.0; k.rows() * width]);
+        for (index, segment) in self.layout.segments().iter().enumerate() {
+            for at in (0..segment.len).filter(|&at| marked.contains(index, at)) {
+                flags[(segment.start + at) * width..][..width].fill(1.0);
+            }
+        }
+        let flags = tape.external(k.rows(), width, flags);
+        let mixed = tape.attention(q, k, &flags, self.shape, &self.layout);
+        Some(tape.columns(&mixed, self.shape.head_dim, 0, 1))
     }
 
     fn convolve(&mut self, tape: &mut Tape<'_>, _layer: usize, x: &Var, weight: Param) -> Var {

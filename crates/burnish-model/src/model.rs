@@ -14,6 +14,7 @@ use burnish_tensor::{
 use crate::decoder::{Decoder, Init, head_shape};
 use crate::lora::{self, LoraConfig};
 use crate::shards::SINGLE;
+use crate::tap::Tap;
 use crate::weights::{self, Carried, Stored, TensorSpec, WeightsFile};
 use crate::{Dtype, Head, LayerKind, Mix, ModelConfig, ModelError, Packed, files};
 
@@ -323,12 +324,24 @@ impl Model {
         positions: &Arc<[u32]>,
         mixer: &mut dyn Mix,
     ) -> Var {
+        self.forward_tapped(tape, ids, positions, mixer, &mut ())
+    }
+
+    /// As [`Model::forward`], with a tap that looks on and may change hidden states.
+    pub fn forward_tapped(
+        &self,
+        tape: &mut Tape<'_>,
+        ids: &[u32],
+        positions: &Arc<[u32]>,
+        mixer: &mut dyn Mix,
+        tap: &mut dyn Tap,
+    ) -> Var {
         debug_assert_eq!(ids.len(), positions.len(), "one position for each token");
         debug_assert!(
             positions.iter().all(|&position| (position as usize) < self.context_tokens_max()),
             "a position lies beyond the context window"
         );
-        self.decoder.forward(tape, ids, positions, mixer)
+        self.decoder.forward(tape, ids, positions, mixer, tap)
     }
 
     /// The head, `[V, D]`: the embedding if they are tied; `[1, D]` for a value model.
@@ -359,6 +372,13 @@ impl Model {
     /// Logits `[T, V]` of hidden states `[T, D]`, over the whole head, including excluded ids.
     pub fn logits(&self, tape: &mut Tape<'_>, hidden: &Var) -> Var {
         tape.head(hidden, self.head())
+    }
+
+    /// Logits `[T, V]` of hidden states `[T, D]` as they are between layers: the final norm and the head, as if the model
+    /// ended there (early exit, or "logit lens").
+    pub fn exit_logits(&self, tape: &mut Tape<'_>, hidden: &Var) -> Var {
+        let normed = self.decoder.normed(tape, hidden);
+        self.logits(tape, &normed)
     }
 
     /// Packed copies of the weights of its linear maps, for [`Tape::decoding`].

@@ -1,6 +1,6 @@
 //! The evaluations of a recipe: the main one and the extra ones.
 
-use burnish_core::Sampling;
+use burnish_core::{Contrast, Sampling};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,6 +32,9 @@ pub struct ExtraEvaluation {
     /// Most tokens of one answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_max: Option<usize>,
+    /// As `eval.contrast`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contrast: Option<Contrast>,
 }
 
 /// One evaluation with all its settings, including those taken over from elsewhere in the recipe.
@@ -94,6 +97,7 @@ impl Recipe {
             sampling: Sampling {
                 temperature: extra.temperature.unwrap_or(main.sampling.temperature),
                 tokens_max: extra.tokens_max.unwrap_or(main.sampling.tokens_max),
+                contrast: extra.contrast.clone().or_else(|| main.sampling.contrast.clone()),
                 ..main.sampling
             },
         }
@@ -126,6 +130,9 @@ pub(super) fn check(extra: &[ExtraEvaluation], source: &Source) -> Result<(), Re
         }
         if section.temperature.is_some_and(|temperature| !(temperature >= 0.0 && temperature.is_finite())) {
             return refused("temperature", "must be 0 (greedy) or more");
+        }
+        if let Some(Err(problem)) = section.contrast.as_ref().map(Contrast::check) {
+            return refused("contrast", &format!("must be {}", problem.range));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! How episodes are sampled, in training and in evaluation.
 
-use burnish_core::{Grammar, Sampling};
+use burnish_core::{Contrast, Grammar, Sampling};
 use burnish_engine::Limits;
 use burnish_env::rollout::Overlong;
 use serde::{Deserialize, Serialize};
@@ -141,6 +141,10 @@ pub struct EvalSection {
     /// As `rollout.grammar`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grammar: Option<Grammar>,
+    /// Sets the logits against those of earlier layers: `{ daid = { marked = { after = "...", before = "..." } } }` or
+    /// `{ dola = {} }`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contrast: Option<Contrast>,
     /// Make a draft first, if the plan has drafts. Its tokens count as the answer's.
     pub draft: bool,
     /// Check for every right answer whether it leads back when the task is reversed and states it. Sets the flag
@@ -171,6 +175,7 @@ impl Default for EvalSection {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             grammar: None,
+            contrast: None,
             draft: false,
             cycle: false,
             config: None,
@@ -193,6 +198,7 @@ impl EvalSection {
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
             grammar: self.grammar.clone(),
+            contrast: self.contrast.clone(),
             ..Sampling::at(self.temperature, rollout.tokens_max)
         }
     }

@@ -11,14 +11,14 @@ impl Sampler {
     pub fn sampled(&self, id: RequestId) -> Option<&[u32]> {
         let active =
             || self.active.iter().map(|Sequence { answer, .. }| answer).find(|answer| answer.id == id);
-        self.waiting.get(&id).or_else(active).map(|answer| answer.ids.as_slice())
+        self.waiting.get(&id).or_else(active).map(Answer::sampled_ids)
     }
 
     /// Ends a request where it is, and returns its answer so far, whose [`StopReason`] is `Control`. `None` if the
     /// request has sampled nothing (it is then cancelled), has ended or never existed.
     pub fn stop(&mut self, id: RequestId) -> Option<Generated> {
         let mut answer = self.take(id)?;
-        (!answer.ids.is_empty()).then(|| answer.end(StopReason::Control, None))
+        (answer.sampled() > 0).then(|| answer.end(StopReason::Control, None))
     }
 
     /// Takes out a request that has not ended.

@@ -11,6 +11,7 @@ mod control;
 mod generate;
 mod greedy;
 mod hybrid;
+mod inside;
 mod logprobs;
 mod memory;
 mod open;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use burnish_tensor::{Norm, Rope, Tape, Var};
 
 use super::{Declare, Linear};
-use crate::{Mix, ModelConfig};
+use crate::{Mix, ModelConfig, Tap};
 
 #[derive(Debug, Clone)]
 pub(super) struct Attention {
@@ -65,12 +65,15 @@ impl Attention {
         }
     }
 
+    /// `layer` is its number among all layers.
     pub(super) fn apply(
         &self,
         tape: &mut Tape<'_>,
+        layer: usize,
         x: &Var,
         positions: &Arc<[u32]>,
         mixer: &mut dyn Mix,
+        tap: &mut dyn Tap,
     ) -> Var {
         let q = self.q_proj.apply(tape, x);
         let k = self.k_proj.apply(tape, x);
@@ -83,7 +86,13 @@ impl Attention {
         };
         let q = self.turn(tape, q, self.q_norm, positions);
         let k = self.turn(tape, k, self.k_norm, positions);
+        let seen = tap.marked().map(|marked| (marked.clone(), q.clone(), k.clone()));
         let mut mixed = mixer.attend(tape, self.index, q, k, v);
+        if let Some((marked, q, k)) = seen
+            && let Some(share) = mixer.attention_to(tape, self.index, &q, &k, &marked)
+        {
+            tap.attention(tape, layer, share);
+        }
         if let Some(gate) = gate {
             mixed = tape.sigmoid_gate(&mixed, &gate);
         }

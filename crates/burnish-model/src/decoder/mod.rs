@@ -23,7 +23,7 @@ use burnish_tensor::{HeadShape, Norm, Param, Rope, Tape, Var, Weight};
 use self::attention::Attention;
 use self::delta_rule::DeltaRule;
 use self::linear::Linear;
-use crate::{Head, LayerKind, Mix, ModelConfig, Packed, lora};
+use crate::{Head, LayerKind, Mix, ModelConfig, Packed, Tap, lora};
 
 /// The initial values of a new parameter. The optimiser applies weight decay to matrices, not to norms and biases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,12 +92,20 @@ impl Decoder {
         ids: &[u32],
         positions: &Arc<[u32]>,
         mixer: &mut dyn Mix,
+        tap: &mut dyn Tap,
     ) -> Var {
         let mut hidden = tape.embed(self.embed_tokens, ids);
         for index in 0..self.layers.len() {
-            hidden = self.layer(tape, index, &hidden, positions, mixer);
+            hidden = tap.hidden(tape, index, hidden);
+            hidden = self.layer(tape, index, &hidden, positions, mixer, tap);
         }
-        tape.rms_norm(&hidden, self.norm, self.eps)
+        hidden = tap.hidden(tape, self.layers.len(), hidden);
+        self.normed(tape, &hidden)
+    }
+
+    /// The final norm.
+    pub(crate) fn normed(&self, tape: &mut Tape<'_>, hidden: &Var) -> Var {
+        tape.rms_norm(hidden, self.norm, self.eps)
     }
 
     /// As [`Decoder::forward`] for a packed batch, keeping only the hidden states between layers.
@@ -112,10 +120,10 @@ impl Decoder {
         for index in 0..self.layers.len() {
             let (positions, mixer) = (Arc::clone(positions), mixer.clone());
             hidden = tape.checkpoint(&hidden, move |tape, hidden| {
-                self.layer(tape, index, hidden, &positions, &mut mixer.clone())
+                self.layer(tape, index, hidden, &positions, &mut mixer.clone(), &mut ())
             });
         }
-        tape.rms_norm(&hidden, self.norm, self.eps)
+        self.normed(tape, &hidden)
     }
 
     /// The head, `[V, D]`.
@@ -139,11 +147,12 @@ impl Decoder {
         hidden: &Var,
         positions: &Arc<[u32]>,
         mixer: &mut dyn Mix,
+        tap: &mut dyn Tap,
     ) -> Var {
         let layer = &self.layers[index];
         let normed = tape.rms_norm(hidden, layer.input_layernorm, self.eps);
         let mixed = match &layer.block {
-            Block::Attention(attention) => attention.apply(tape, &normed, positions, mixer),
+            Block::Attention(attention) => attention.apply(tape, index, &normed, positions, mixer, tap),
             Block::DeltaRule(rule) => rule.apply(tape, &normed, mixer),
         };
         let hidden = tape.add(hidden, &mixed);

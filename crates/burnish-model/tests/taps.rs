@@ -1,0 +1,190 @@
+//! Taps: what they see agrees with transformers, looking changes no bit, and what they change goes on.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burnish_model::{Marked, Model, Packed, Tap};
+use burnish_tensor::{Layout, Segment, Tape, Var};
+use serde::Deserialize;
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// Made by `golden/make_taps.py`, for the longest prompt.
+#[derive(Deserialize)]
+struct Expected {
+    marked: Vec<usize>,
+    attention: Vec<Option<Vec<f32>>>,
+    exits: Vec<Vec<f32>>,
+}
+
+fn expected() -> BTreeMap<String, Expected> {
+    serde_json::from_str(&std::fs::read_to_string(golden("taps.json")).unwrap()).unwrap()
+}
+
+fn prompt(name: &str) -> Vec<u32> {
+    #[derive(Deserialize)]
+    struct Prompts {
+        prompts: Vec<Vec<u32>>,
+    }
+    let text = std::fs::read_to_string(golden(name).join("expected.json")).unwrap();
+    let Prompts { prompts } = serde_json::from_str(&text).unwrap();
+    prompts.into_iter().max_by_key(Vec::len).unwrap()
+}
+
+/// Keeps everything that it is shown.
+#[derive(Default)]
+struct Witness {
+    marked: Marked,
+    attention: BTreeMap<usize, Vec<f32>>,
+    hidden: Vec<Var>,
+}
+
+impl Tap for Witness {
+    fn hidden(&mut self, _tape: &mut Tape<'_>, layer: usize, hidden: Var) -> Var {
+        assert_eq!(layer, self.hidden.len());
+        self.hidden.push(hidden.clone());
+        hidden
+    }
+
+    fn marked(&self) -> Option<&Marked> {
+        Some(&self.marked)
+    }
+
+    fn attention(&mut self, _tape: &mut Tape<'_>, layer: usize, share: Var) {
+        self.attention.insert(layer, share.data().to_vec());
+    }
+}
+
+fn packed(model: &Model, lens: &[usize]) -> (Arc<[u32]>, Packed) {
+    let positions = lens.iter().flat_map(|&len| 0..len as u32).collect();
+    (positions, Packed { layout: Arc::new(Layout::causal(lens)), shape: model.head_shape() })
+}
+
+fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn what_is_seen_agrees_with_transformers_and_looking_changes_no_bit() {
+    for (name, expected) in expected() {
+        let model = Model::load(&golden(&name)).unwrap();
+        let ids = prompt(&name);
+        let (positions, mixer) = packed(&model, &[ids.len()]);
+        let mut flags = vec![false; ids.len()];
+        expected.marked.iter().for_each(|&at| flags[at] = true);
+        let mut witness = Witness { marked: Marked(vec![Arc::from(flags)]), ..Witness::default() };
+        let mut tape = Tape::inference(&model.params);
+        let seen = model.forward_tapped(&mut tape, &ids, &positions, &mut mixer.clone(), &mut witness);
+        let unseen = model.forward(&mut tape, &ids, &positions, &mut mixer.clone());
+        assert_eq!(seen.data(), unseen.data(), "{name}");
+
+        assert_eq!(
+            witness.hidden.len(),
+            expected.exits.len() + 1,
+            "the embedding, and what leaves each layer"
+        );
+        for (layer, theirs) in expected.attention.iter().enumerate() {
+            match (witness.attention.get(&layer), theirs) {
+                (Some(ours), Some(theirs)) => {
+                    assert!(largest_difference(ours, theirs) < 1e-5, "{name} {layer}")
+                }
+                (ours, theirs) => assert_eq!(ours.is_some(), theirs.is_some(), "{name} {layer}"),
+            }
+        }
+        for (hidden, theirs) in witness.hidden[1..].iter().zip(&expected.exits) {
+            let last = tape.gather(hidden, &[ids.len() as u32 - 1]);
+            let ours = model.exit_logits(&mut tape, &last);
+            let difference = largest_difference(ours.data(), theirs);
+            assert!(difference < 1e-4, "{name}: {difference}");
+        }
+    }
+}
+
+#[test]
+fn segments_are_marked_row_by_row_where_they_share_a_beginning() {
+    let model = Model::load(&golden("qwen3")).unwrap();
+    let ids: Vec<u32> = vec![3, 1, 4, 1, 5, 9, 2, 6];
+    let flags = |marked: &[usize]| (0..8).map(|at| marked.contains(&at)).collect::<Vec<bool>>();
+    let alone = |ids: &[u32], marked: &[usize]| {
+        let (positions, mut mixer) = packed(&model, &[ids.len()]);
+        let marked = Marked(vec![Arc::from(flags(marked))]);
+        let mut witness = Witness { marked, ..Witness::default() };
+        let mut tape = Tape::inference(&model.params);
+        model.forward_tapped(&mut tape, ids, &positions, &mut mixer, &mut witness);
+        witness.attention
+    };
+    // Two continuations of the first four tokens: 5, 9 and 2, 6.
+    let segments = vec![
+        Segment { start: 0, len: 4, parent: None },
+        Segment { start: 4, len: 2, parent: Some(0) },
+        Segment { start: 6, len: 2, parent: Some(0) },
+    ];
+    let layout = Arc::new(Layout::new(segments).unwrap());
+    let positions: Arc<[u32]> = Arc::from([0, 1, 2, 3, 4, 5, 4, 5]);
+    let marked = [flags(&[1, 2]), flags(&[0]), flags(&[])].map(Arc::from).to_vec();
+    let mut witness = Witness { marked: Marked(marked), ..Witness::default() };
+    let mut mixer = Packed { layout, shape: model.head_shape() };
+    let mut tape = Tape::inference(&model.params);
+    model.forward_tapped(&mut tape, &ids, &positions, &mut mixer, &mut witness);
+
+    let heads = model.head_shape().heads;
+    let first = alone(&[3, 1, 4, 1, 5, 9], &[1, 2, 4]);
+    let second = alone(&[3, 1, 4, 1, 2, 6], &[1, 2]);
+    for (layer, together) in &witness.attention {
+        assert!(largest_difference(&together[..6 * heads], &first[layer]) < 1e-6);
+        assert!(largest_difference(&together[6 * heads..], &second[layer][4 * heads..]) < 1e-6);
+        assert!(together.iter().all(|share| (0.0..=1.0 + 1e-6).contains(share)));
+    }
+}
+
+/// Adds to one number of the residual stream at one layer.
+struct Nudge {
+    layer: usize,
+    row: usize,
+    by: f32,
+}
+
+impl Tap for Nudge {
+    fn hidden(&mut self, tape: &mut Tape<'_>, layer: usize, hidden: Var) -> Var {
+        if layer != self.layer {
+            return hidden;
+        }
+        let mut change = vec![0.0; hidden.rows() * hidden.cols()];
+        change[self.row * hidden.cols()] = self.by;
+        let change = tape.external(hidden.rows(), hidden.cols(), change);
+        tape.add(&hidden, &change)
+    }
+}
+
+#[test]
+fn what_is_replaced_goes_on_and_only_later_tokens_see_it() {
+    for name in ["qwen3", "qwen3_5"] {
+        let model = Model::load(&golden(name)).unwrap();
+        let ids = [3, 1, 4, 1, 5];
+        let (positions, mixer) = packed(&model, &[ids.len()]);
+        let mut tape = Tape::inference(&model.params);
+        let mut run = |tap: &mut dyn Tap| {
+            model.forward_tapped(&mut tape, &ids, &positions, &mut mixer.clone(), tap).data().to_vec()
+        };
+        let plain = run(&mut ());
+        for layer in 0..=model.config.num_hidden_layers {
+            assert_eq!(
+                run(&mut Nudge { layer, row: 2, by: 0.0 }),
+                plain,
+                "nothing is added at layer {layer}"
+            );
+            let nudged = run(&mut Nudge { layer, row: 2, by: 0.5 });
+            let width = model.config.hidden_size;
+            let changed: Vec<bool> =
+                nudged.chunks(width).zip(plain.chunks(width)).map(|(a, b)| a != b).collect();
+            let sees_later = layer < model.config.num_hidden_layers;
+            assert_eq!(changed, [false, false, true, sees_later, sees_later], "{name}, layer {layer}");
+        }
+    }
+}
