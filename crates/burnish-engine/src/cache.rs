@@ -405,7 +405,7 @@ mod tests {
     use serde::Deserialize;
     use std::path::Path;
 
-    /// Made by `burnish-model/tests/golden/make_models.py` with transformers.
+    /// Made by `burnish-model/tests/golden/make_models.py` with transformers, or `make_rules.py` with torch.
     #[derive(Deserialize)]
     struct Golden {
         prompts: Vec<Vec<u32>>,
@@ -491,7 +491,9 @@ mod tests {
     #[test]
     fn logits_token_by_token_are_those_of_transformers() {
         let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../burnish-model/tests/golden");
-        for name in ["llama", "llama-bias-bf16", "qwen2", "qwen3", "qwen3_5", "qwen3_5-nested-bf16"] {
+        let rules = ["rule-delta-net", "rule-gdn", "rule-kda", "rule-fg2-gdn", "rule-fg2-gdn-plus"];
+        let names = ["llama", "llama-bias-bf16", "qwen2", "qwen3", "qwen3_5", "qwen3_5-nested-bf16"];
+        for name in names.into_iter().chain(rules) {
             let model = Model::load(&models.join(name)).unwrap();
             let expected = std::fs::read_to_string(models.join(name).join("expected.json")).unwrap();
             let golden: Golden = serde_json::from_str(&expected).unwrap();

@@ -33,7 +33,7 @@ use std::path::Path;
 
 pub use calls::{Answer, AnswerTo, CallFormat, Recorded, read_arguments};
 pub use chat::Chat;
-pub use config::{Architecture, DeltaRuleConfig, Dtype, Head, LayerKind, ModelConfig, ModelShape};
+pub use config::{Architecture, DeltaRuleConfig, Dtype, Head, LayerKind, ModelConfig, ModelShape, Rule};
 pub use error::{ChatError, ConfigError, ModelError};
 pub use generation::GenerationDefaults;
 pub use lora::{LoraConfig, Targets};

@@ -170,7 +170,7 @@ impl Model {
     }
 
     /// A new model: matrices normal with standard deviation `initializer_range`, norms 1 (0 where 1 is added to them),
-    /// biases 0, decay rates of the delta rule from 0.01 to 16. Each parameter that is drawn has its own random stream,
+    /// biases 0, decay rates of Qwen3.5 from 0.01 to 16, those of other delta rules as in flash-linear-attention. Each parameter that is drawn has its own random stream,
     /// so that the same seed gives the same weights everywhere.
     pub fn init(config: ModelConfig, seed: u64) -> Self {
         let mut params = Params::new();
@@ -189,10 +189,12 @@ impl Model {
                     let (mut stream, width) = (stream_of(seed, index), config.initializer_range);
                     move || (width * stream.normal()) as f32
                 }),
-                Init::LogOfUniform => values.fill_with({
-                    let mut stream = stream_of(seed, index);
-                    move || (0.01 + (16.0 - 0.01) * stream.uniform()).ln() as f32
-                }),
+                Init::LogOfUniform => fill_uniform(values, seed, index, 0.01, 16.0, f64::ln),
+                Init::LogOfUniformFromOne => fill_uniform(values, seed, index, 1.0, 16.0, f64::ln),
+                Init::InverseSoftplus => {
+                    let inverse = |log: f64| log.exp().exp_m1().ln();
+                    fill_uniform(values, seed, index, 1e-3_f64.ln(), 0.1_f64.ln(), inverse);
+                }
             }
         }
         let dtypes = vec![config.dtype; params.entries().len()];
@@ -407,6 +409,12 @@ impl fmt::Debug for Model {
 /// Matrices of linear maps and embeddings; vectors, and the few numbers of a convolution, are small and stay in f32.
 fn is_matrix(shape: &[usize]) -> bool {
     shape.len() == 2
+}
+
+/// Numbers `of` uniform ones from `low` to `high`.
+fn fill_uniform(values: &mut [f32], seed: u64, index: u64, low: f64, high: f64, of: impl Fn(f64) -> f64) {
+    let mut stream = stream_of(seed, index);
+    values.fill_with(|| of(low + (high - low) * stream.uniform()) as f32);
 }
 
 fn stream_of(seed: u64, index: u64) -> Stream {

@@ -247,6 +247,41 @@ fn what_a_hybrid_can_not_be_is_refused_by_its_key() {
 }
 
 #[test]
+fn what_a_rule_can_not_be_is_refused_by_its_key() {
+    let of = |rule: &str, key, value| Broken::of(&format!("rule-{rule}")).config(key, value);
+    of("gdn", "linear_rule", json!("mamba2")).check(&["`linear_rule` is \"mamba2\"", "\"fg2_gdn_plus\""]);
+    of("gdn", "linear_rule", json!(null)).check(&["`linear_rule` is missing", "\"delta_net\", \"gdn\""]);
+    of("gdn", "linear_decay_rank", json!(4)).check(&[
+        "`linear_decay_rank` is 4",
+        "not per channel",
+        "\"gdn\"",
+    ]);
+    of("kda", "linear_rate_rank", json!(4)).check(&["`linear_rate_rank` is 4", "per head", "\"kda\""]);
+    of("kda", "linear_gate_rank", json!(0)).check(&["`linear_gate_rank` is 0", "from 1 to"]);
+    of("kda", "linear_decay_rank", json!(2)).check(&["linear_attn.f_a_proj.weight", "[3, 16]", "[2, 16]"]);
+    of("fg2-gdn", "linear_value_head_dim", json!(4)).check(&["`linear_value_head_dim` is 4", "fg2_gdn_plus"]);
+    of("fg2-gdn-plus", "linear_num_value_heads", json!(4))
+        .check(&["`linear_num_value_heads` is 4", "linear_num_key_heads 2"]);
+    of("gdn", "linear_key_head_dim", json!(null)).check(&["`linear_key_head_dim` is missing"]);
+    // Another rule has other weights.
+    of("fg2-gdn", "linear_rule", json!("fg2_gdn_plus"))
+        .check(&["linear_attn.in_proj_w.weight", "is missing"]);
+    of("gdn", "linear_allow_neg_eigval", json!(true)).check(&["`linear_allow_neg_eigval`", "unknown"]);
+}
+
+#[test]
+fn hybrids_that_compute_something_else_are_refused_by_name() {
+    for (class, why) in [
+        ("KimiLinearForCausalLM", ["latent attention", "mixtures of experts"]),
+        ("OlmoHybridForCausalLM", ["rates up to 2", "behind the blocks"]),
+        ("KDAForCausalLM", ["flash-linear-attention", "names of their own"]),
+    ] {
+        let broken = Broken::of("rule-kda").config("architectures", json!([class]));
+        broken.check(&["`architectures`", class, "BurnishHybridForCausalLM", why[0], why[1]]);
+    }
+}
+
+#[test]
 fn errors_in_an_inner_configuration_say_where_it_is() {
     let nested = || Broken::of("qwen3_5-nested-bf16");
     let text = |change: &dyn Fn(&mut serde_json::Value)| {

@@ -245,6 +245,11 @@ fn small(architecture: Architecture, dtype: Dtype) -> ModelShape {
             key_dim: 6,
             value_dim: 8,
             conv_kernel: 3,
+            rule: None,
+            decay_rank: None,
+            rate_rank: None,
+            gate_rank: None,
+            attention_interval: None,
         }),
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     data::Data,
     ops::{
         columns::{self, Columns},
-        delta, log_decay,
+        delta, log_decay, root_gate,
         short_conv::{self, ConvWeight},
         sigmoid, unit_heads,
     },
@@ -24,6 +24,8 @@ pub(crate) enum HostOp {
     Sigmoid,
     /// Of `[x, gate]`.
     SigmoidGate,
+    /// Of `[x, gate]`.
+    RootGate,
     /// Of `[x]`.
     ShortConv { weight: Param, layout: Arc<Layout> },
     /// Of `[x]`.
@@ -52,6 +54,7 @@ impl HostOp {
             HostOp::Columns(_)
             | HostOp::Sigmoid
             | HostOp::SigmoidGate
+            | HostOp::RootGate
             | HostOp::UnitHeads { .. }
             | HostOp::DeltaRule { .. } => Vec::new(),
             HostOp::ShortConv { weight, .. } => vec![*weight],
@@ -70,6 +73,7 @@ impl HostOp {
             HostOp::Columns(columns) => columns::forward(x[0], *columns),
             HostOp::Sigmoid => sigmoid::forward(x[0]),
             HostOp::SigmoidGate => sigmoid::gate_forward(x[0], x[1]),
+            HostOp::RootGate => root_gate::forward(x[0], x[1]),
             HostOp::ShortConv { weight, layout } => {
                 short_conv::forward(x[0], conv_weight(params, *weight), layout)
             }
@@ -96,6 +100,7 @@ impl HostOp {
             HostOp::Columns(columns) => vec![columns::backward(d, *columns)],
             HostOp::Sigmoid => vec![sigmoid::backward(x[0], d)],
             HostOp::SigmoidGate => sigmoid::gate_backward(x[0], x[1], d).into(),
+            HostOp::RootGate => root_gate::backward(x[0], x[1], d).into(),
             HostOp::ShortConv { weight, layout } => {
                 let weight = conv_weight(params, *weight);
                 vec![short_conv::backward(x[0], weight, layout, d, d_params[0].as_deref_mut())]

@@ -62,6 +62,10 @@ pub(crate) fn sigmoid_gate(x: &[f64], gate: &[f64]) -> Vec<f64> {
     x.iter().zip(sigmoid(gate)).map(|(x, gate)| x * gate).collect()
 }
 
+pub(crate) fn root_gate(x: &[f64], gate: &[f64]) -> Vec<f64> {
+    x.iter().zip(sigmoid(gate)).map(|(x, gate)| x * gate.sqrt()).collect()
+}
+
 pub(crate) fn unit_heads(x: &[f64], head_dim: usize, scale: f64) -> Vec<f64> {
     let unit = |head: &[f64]| {
         let length = (head.iter().map(|x| x * x).sum::<f64>() + 1e-6).sqrt();

@@ -247,7 +247,7 @@ fn a_run_that_samples_with_earlier_weights_has_the_same_ones_after_a_kill() {
 /// Prompts are shared in sampling and in training, so states fork in both.
 #[test]
 fn a_hybrid_goes_on_to_the_same_bits_and_is_trained_on_what_it_sampled() {
-    let scratch = Scratch::with_hybrid();
+    let scratch = Scratch::with_hybrid(None);
     let lora = "policy={path=\"tiny/checkpoints/step_120\", lora={rank=2, alpha=4}}";
     for (whole, killed, more) in [("whole", "killed", "run.seed=5"), ("adapted", "killed-adapted", lora)] {
         let train = ["train", "grpo.toml", more];
@@ -270,6 +270,15 @@ fn a_hybrid_goes_on_to_the_same_bits_and_is_trained_on_what_it_sampled() {
             |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/adapter_model.safetensors"));
         assert!(weights(killed) == weights(whole), "the adapter differs");
     }
+}
+
+#[test]
+fn a_hybrid_of_another_rule_goes_on_to_the_same_bits() {
+    let scratch = Scratch::with_hybrid(Some("fg2_gdn_plus"));
+    scratch.burnish(&["train", "grpo.toml", "run.dir=whole"]).succeeds();
+    kill_and_resume(&scratch, "killed", &["train", "grpo.toml", "run.dir=killed"], 5);
+    assert_same_run(&scratch, "killed", "whole", 6);
+    assert_has_learnt(&scratch, "whole", "tiny/checkpoints/step_120", 6);
 }
 
 #[test]

@@ -38,6 +38,34 @@ fn hybrid() -> Model {
     Model::init(ModelConfig::from_json(config).unwrap(), 5)
 }
 
+/// The same, each layer with a rule of its own family; the last is of linear layers alone.
+fn of_rules() -> Vec<Model> {
+    let of = |(rule, interval): (&str, u64)| {
+        let config = json!({
+            "architectures": ["BurnishHybridForCausalLM"],
+            "model_type": "burnish_hybrid",
+            "vocab_size": VOCAB,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "full_attention_interval": interval,
+            "linear_rule": rule,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 2,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "linear_conv_kernel_dim": 4,
+            "max_position_embeddings": 160,
+            "initializer_range": 0.3,
+            "tie_word_embeddings": true,
+        });
+        Model::init(ModelConfig::from_json(config).unwrap(), 5)
+    };
+    [("delta_net", 3), ("gdn", 3), ("kda", 3), ("fg2_gdn", 3), ("fg2_gdn_plus", 4)].map(of).into()
+}
+
 /// Bytes of a page: one layer of attention, keys and values of 2 heads of 16 columns, 16 tokens.
 const PAGE: usize = 2 * 32 * 16 * 4;
 /// Pages' worth of the state of a sequence: three layers, each with three rows of 64 columns and 4 matrices of 8 × 8.
@@ -65,8 +93,9 @@ fn bits(answers: &[Generated]) -> Vec<(&[u32], Vec<u32>)> {
 
 #[test]
 fn bits_depend_on_no_batch_no_order_and_no_thread() {
-    for precision in [Precision::F32, Precision::Bf16] {
-        let mut model = hybrid();
+    let precisions = [(hybrid(), Precision::F32), (hybrid(), Precision::Bf16)];
+    let of_rules = of_rules().into_iter().map(|model| (model, Precision::F32));
+    for (mut model, precision) in precisions.into_iter().chain(of_rules) {
         model.params = model.params.in_precision(precision);
         let model = Arc::new(model);
         let with = |threads, requests: &[Request], batch_max| {
@@ -171,14 +200,20 @@ fn a_probe_leaves_the_state_of_its_answer_as_it_is() {
 fn the_trainer_recomputes_the_log_probabilities_of_the_sampler_with_shared_prompts() {
     let group: Vec<Request> =
         (0..4).map(|seed| request(prompt(1, 70), Sampling::at(1.0, 30), seed)).collect();
-    let (answers, _) = stats_of(&group, 1000);
+    for model in of_rules().into_iter().map(Arc::new).chain([Arc::clone(&MODEL)]) {
+        let (answers, _) = run(&model, &group, &Limits::default());
+        recomputes(&model, &group, &answers);
+    }
+}
+
+fn recomputes(model: &Model, group: &[Request], answers: &[Generated]) {
     // The prompt without its last token is shared, as the trainer packs it.
     let shared = 69;
     let mut ids = group[0].prompt[..shared].to_vec();
     let mut positions: Vec<u32> = (0..shared as u32).collect();
     let mut segments = vec![Segment { start: 0, len: shared, parent: None }];
     let (mut rows, mut targets) = (Vec::new(), Vec::new());
-    for answer in &answers {
+    for answer in answers {
         let own = [&group[0].prompt[shared..], &answer.ids].concat();
         let start = ids.len();
         segments.push(Segment { start, len: own.len(), parent: Some(0) });
@@ -188,12 +223,12 @@ fn the_trainer_recomputes_the_log_probabilities_of_the_sampler_with_shared_promp
         ids.extend(own);
     }
     let layout = Arc::new(Layout::new(segments).unwrap());
-    let mut packed = Packed { layout, shape: MODEL.head_shape() };
-    let mut tape = Tape::recording(&MODEL.params);
-    let hidden = MODEL.forward(&mut tape, &ids, &Arc::from(positions), &mut packed);
+    let mut packed = Packed { layout, shape: model.head_shape() };
+    let mut tape = Tape::recording(&model.params);
+    let hidden = model.forward(&mut tape, &ids, &Arc::from(positions), &mut packed);
     let hidden = tape.gather(&hidden, &rows);
     let temperatures = vec![1.0; rows.len()];
-    let scored = tape.token_scores(&hidden, MODEL.head(), &targets, &temperatures, MODEL.vocab()).logprobs;
+    let scored = tape.token_scores(&hidden, model.head(), &targets, &temperatures, model.vocab()).logprobs;
     let sampled = answers.iter().flat_map(|answer| &answer.model_logprobs);
     for (sampler, trainer) in sampled.zip(scored) {
         assert!((sampler - trainer).abs() < 2e-5, "{sampler} {trainer}");

@@ -10,6 +10,7 @@
 
 mod blocks;
 pub(crate) mod keys;
+mod rule;
 
 use std::path::Path;
 
@@ -18,6 +19,8 @@ use serde_json::{Map, Value, json};
 
 pub use self::blocks::{DeltaRuleConfig, LayerKind};
 use self::keys::Keys;
+pub use self::rule::Rule;
+pub(crate) use self::rule::{Decay, Rate};
 use crate::rope::{self, RopeScaling};
 use crate::{ConfigError, ModelError, files};
 
@@ -76,11 +79,24 @@ pub enum Architecture {
     /// `Qwen3_5ForConditionalGeneration` it is the part that reads and writes text.
     #[serde(rename = "qwen3_5")]
     Qwen3_5,
+    /// `BurnishHybridForCausalLM`, which only burnish knows: Qwen3 with a delta rule in some layers, whose kind is a key
+    /// ([`Rule`]).
+    Hybrid,
 }
 
 impl Architecture {
-    const ALL: [Architecture; 4] =
-        [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3, Architecture::Qwen3_5];
+    const ALL: [Architecture; 5] = [
+        Architecture::Llama,
+        Architecture::Qwen2,
+        Architecture::Qwen3,
+        Architecture::Qwen3_5,
+        Architecture::Hybrid,
+    ];
+
+    /// Follow some of its layers a delta rule?
+    pub(crate) fn has_delta_rule(self) -> bool {
+        matches!(self, Architecture::Qwen3_5 | Architecture::Hybrid)
+    }
 
     /// Name of the class in `transformers`, with a head that gives logits.
     pub fn class(self) -> &'static str {
@@ -89,6 +105,7 @@ impl Architecture {
             Architecture::Qwen2 => "Qwen2ForCausalLM",
             Architecture::Qwen3 => "Qwen3ForCausalLM",
             Architecture::Qwen3_5 => "Qwen3_5ForCausalLM",
+            Architecture::Hybrid => "BurnishHybridForCausalLM",
         }
     }
 
@@ -99,6 +116,7 @@ impl Architecture {
             Architecture::Qwen2 => "Qwen2ForSequenceClassification",
             Architecture::Qwen3 => "Qwen3ForSequenceClassification",
             Architecture::Qwen3_5 => "Qwen3_5TextForSequenceClassification",
+            Architecture::Hybrid => "BurnishHybridForSequenceClassification",
         }
     }
 
@@ -109,6 +127,7 @@ impl Architecture {
             Architecture::Qwen2 => "qwen2",
             Architecture::Qwen3 => "qwen3",
             Architecture::Qwen3_5 => "qwen3_5_text",
+            Architecture::Hybrid => "burnish_hybrid",
         }
     }
 }
@@ -176,7 +195,8 @@ pub struct ModelShape {
     pub tie_word_embeddings: bool,
     /// Type in which the weights are stored.
     pub dtype: Dtype,
-    /// Sizes of the delta rule of `qwen3_5`, in three of four layers; those of transformers where it is absent.
+    /// Sizes of the delta rule of `qwen3_5` (those of transformers where it is absent) and of `hybrid`, in three of four
+    /// layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta_rule: Option<DeltaRuleConfig>,
 }
@@ -308,9 +328,11 @@ impl ModelConfig {
         set("use_cache", json!(true));
         set("dtype", json!(shape.dtype.torch_name()));
         let mut json = Value::Object(map);
-        if shape.architecture == Architecture::Qwen3_5 {
-            // As the hub's files have it: a quarter of each head is turned.
-            json["rope_parameters"]["partial_rotary_factor"] = json!(0.25);
+        if shape.architecture.has_delta_rule() {
+            if shape.architecture == Architecture::Qwen3_5 {
+                // As the hub's files have it: a quarter of each head is turned.
+                json["rope_parameters"]["partial_rotary_factor"] = json!(0.25);
+            }
             let sizes = shape.delta_rule.map(|delta| json!(delta));
             for (key, value) in sizes.iter().filter_map(Value::as_object).flatten() {
                 json[key] = value.clone();
@@ -319,7 +341,7 @@ impl ModelConfig {
             json["layer_types"] = config.layers.iter().map(|kind| kind.name()).collect();
         } else if shape.delta_rule.is_some() {
             let architectures = json!([shape.architecture.class()]);
-            let supported = "Qwen3_5ForCausalLM, if `delta_rule` is given";
+            let supported = "Qwen3_5ForCausalLM or BurnishHybridForCausalLM, if `delta_rule` is given";
             return Err(Keys::unsupported("architectures", &architectures, supported));
         }
         ModelConfig::from_json(json)
@@ -426,9 +448,9 @@ fn read(keys: &Keys<'_>, found: Found, outer: Option<&Keys<'_>>) -> Result<Model
     let hidden_size = keys.size("hidden_size", SIZE_MAX)?;
     let num_hidden_layers = keys.size("num_hidden_layers", 4096)?;
     let max_position_embeddings = keys.size("max_position_embeddings", 1 << 31)?;
-    let is_hybrid = architecture == Architecture::Qwen3_5;
+    let is_qwen3_5 = architecture == Architecture::Qwen3_5;
     let head_dim = read_head_dim(keys, architecture, hidden_size, heads)?;
-    let rope = rope::read(keys, max_position_embeddings, is_hybrid.then_some(QWEN3_5_ROTARY_FACTOR))?;
+    let rope = rope::read(keys, max_position_embeddings, is_qwen3_5.then_some(QWEN3_5_ROTARY_FACTOR))?;
     let has_attention_bias = keys.flag("attention_bias", false)?;
     let config = ModelConfig {
         architecture,
@@ -451,9 +473,9 @@ fn read(keys: &Keys<'_>, found: Found, outer: Option<&Keys<'_>>) -> Result<Model
         has_qkv_bias: has_attention_bias || architecture == Architecture::Qwen2,
         has_o_bias: has_attention_bias && architecture != Architecture::Qwen2,
         has_mlp_bias: keys.flag("mlp_bias", false)?,
-        has_qk_norm: matches!(architecture, Architecture::Qwen3 | Architecture::Qwen3_5),
-        has_attention_gate: is_hybrid,
-        has_centred_norms: is_hybrid,
+        has_qk_norm: architecture == Architecture::Qwen3 || architecture.has_delta_rule(),
+        has_attention_gate: is_qwen3_5,
+        has_centred_norms: is_qwen3_5,
         initializer_range: keys.number("initializer_range", 0.02, 0.0, "a number of 0 or more")?,
         dtype: read_dtype(outer.filter(|_| keys.get("dtype").is_none()).unwrap_or(keys))?,
         is_nested,
@@ -511,7 +533,7 @@ fn read_architecture(keys: &Keys<'_>) -> Result<Found, ConfigError> {
     let nested = Found { architecture: Architecture::Qwen3_5, head: Head::Vocabulary, is_nested: true };
     let found = match Architecture::ALL.iter().find_map(is) {
         None if named == Some(NESTED_CLASS) => nested,
-        None => return Err(Keys::unsupported("architectures", value, supported())),
+        None => return Err(Keys::unsupported("architectures", value, refusal(named, &supported()))),
         Some(found) => found,
     };
     if found.head == Head::Value {
@@ -534,6 +556,25 @@ fn read_architecture(keys: &Keys<'_>) -> Result<Found, ConfigError> {
     }
 }
 
+/// What is supported, and why a known hybrid is not.
+fn refusal(named: Option<&str>, supported: &str) -> String {
+    let why = match named {
+        Some("KimiLinearForCausalLM") => {
+            "its linear layers are the rule \"kda\", but its other layers are latent attention without \
+             rotation (MLA), and its MLPs are mixtures of experts"
+        }
+        Some("OlmoHybridForCausalLM") => {
+            "its linear layers write at rates up to 2, its attention norms all heads as one vector, and its norms \
+             stand behind the blocks"
+        }
+        Some("KDAForCausalLM" | "GatedDeltaNetForCausalLM" | "DeltaNetForCausalLM") => {
+            "flash-linear-attention's blocks have names of their own, and biases in the output's gate"
+        }
+        _ => return supported.into(),
+    };
+    format!("{supported} ({why})")
+}
+
 /// Refuses keys that would change the computation to one that the decoder does not support.
 fn check_computation(keys: &Keys<'_>, architecture: Architecture) -> Result<(), ConfigError> {
     keys.only("hidden_act", &[json!("silu")], "\"silu\"")?;
@@ -552,6 +593,7 @@ fn check_computation(keys: &Keys<'_>, architecture: Architecture) -> Result<(), 
             keys.get("max_window_layers");
             keys.only("mlp_bias", &[json!(false)], "false")?;
         }
+        Architecture::Hybrid => keys.only("mlp_bias", &[json!(false)], "false")?,
         Architecture::Qwen3_5 => {
             keys.only("mlp_bias", &[json!(false)], "false")?;
             keys.only("attn_output_gate", &[json!(true)], "true: attention of Qwen3.5 has a gate")?;

@@ -1,20 +1,21 @@
-//! The decoder of Llama, Qwen2, Qwen3 and Qwen3.5, from top to bottom.
+//! The decoder of Llama, Qwen2, Qwen3, Qwen3.5 and burnish's own hybrid, from top to bottom.
 //!
 //! ```text
 //! h   = embed_tokens[ids]                                                  [T, D]
 //! for each layer:
-//!   h = h + block(input_layernorm(h))              attention (`attention.rs`) or the delta rule (`delta_rule.rs`)
+//!   h = h + block(input_layernorm(h))              attention (`attention.rs`) or a delta rule
 //!   x = post_attention_layernorm(h)
 //!   h = h + W_down (silu(W_gate x) * W_up x)
 //! out = norm(h)                     logits = lm_head out                   [T, D], [T, V]
 //! ```
 //!
-//! Norms are RMS norms; those of Qwen3.5 but for the delta rule's multiply by `1 + w`. Parameters are named as in the
+//! Delta rules are Qwen3.5's (`delta_rule.rs`), or one of a family (`rule_layer.rs`). Norms are RMS norms; those of Qwen3.5 but for the delta rule's multiply by `1 + w`. Parameters are named as in the
 //! checkpoint.
 
 mod attention;
 mod delta_rule;
 mod linear;
+mod rule_layer;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use burnish_tensor::{HeadShape, Norm, Param, Rope, Tape, Var, Weight};
 use self::attention::Attention;
 use self::delta_rule::DeltaRule;
 use self::linear::Linear;
+use self::rule_layer::RuleLayer;
 use crate::{Head, LayerKind, Mix, ModelConfig, Packed, Tap, lora};
 
 /// The initial values of a new parameter. The optimiser applies weight decay to matrices, not to norms and biases.
@@ -36,6 +38,10 @@ pub(crate) enum Init {
     Zeros,
     /// The logarithm of a uniform number from 0.01 to 16: decay rates, as transformers draws them.
     LogOfUniform,
+    /// The logarithm of a uniform number from 1 to 16, as flash-linear-attention draws decay rates.
+    LogOfUniformFromOne,
+    /// What `softplus` makes a number from 0.001 to 0.1 of, whose logarithm is uniform: that library's time steps.
+    InverseSoftplus,
 }
 
 /// Receives the name, shape and initial values of each parameter, and returns its handle.
@@ -65,6 +71,7 @@ struct Layer {
 enum Block {
     Attention(Box<Attention>),
     DeltaRule(Box<DeltaRule>),
+    Rule(Box<RuleLayer>),
 }
 
 impl Decoder {
@@ -154,6 +161,7 @@ impl Decoder {
         let mixed = match &layer.block {
             Block::Attention(attention) => attention.apply(tape, index, &normed, positions, mixer, tap),
             Block::DeltaRule(rule) => rule.apply(tape, &normed, mixer),
+            Block::Rule(rule) => rule.apply(tape, &normed, mixer),
         };
         let hidden = tape.add(hidden, &mixed);
         let normed = tape.rms_norm(&hidden, layer.post_attention_layernorm, self.eps);
@@ -172,8 +180,13 @@ impl Layer {
         let input_layernorm = norm(config, &name("input_layernorm.weight"), width, add);
         let block = match (config.layers[layer], config.delta_rule) {
             (LayerKind::DeltaRule, Some(delta)) => {
-                let rule = DeltaRule::declare(config, delta, &name("linear_attn"), index, add);
-                Block::DeltaRule(Box::new(rule))
+                let name = name("linear_attn");
+                match delta.rule {
+                    Some(rule) => {
+                        Block::Rule(Box::new(RuleLayer::declare(config, delta, rule, &name, index, add)))
+                    }
+                    None => Block::DeltaRule(Box::new(DeltaRule::declare(config, delta, &name, index, add))),
+                }
             }
             _ => Block::Attention(Box::new(Attention::declare(config, &name("self_attn"), index, rope, add))),
         };
@@ -206,6 +219,7 @@ impl Block {
                 let DeltaRule { in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, out_proj, .. } = &mut **rule;
                 vec![in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, out_proj]
             }
+            Block::Rule(rule) => rule.linear_maps(),
         }
     }
 }

@@ -36,6 +36,14 @@ impl Tape<'_> {
         self.on_host(HostOp::SigmoidGate, &[x, gate], x.cols)
     }
 
+    /// `x ⊙ √σ(gate)`: keys and values with a rate of writing for each of their channels, of which
+    /// [`Tape::delta_rule`] with `β = 1` makes the symmetric form of vector rates (arXiv:2604.19021). Its gradient is
+    /// finite at every gate.
+    pub fn root_gate(&mut self, x: &Var, gate: &Var) -> Var {
+        assert_eq!((x.rows, x.cols), (gate.rows, gate.cols), "one gate for each element");
+        self.on_host(HostOp::RootGate, &[x, gate], x.cols)
+    }
+
     /// Depthwise causal convolution with SiLU: `y[t, c] = silu(Σ_j w[c, K-1-j] x[t-j, c])`, with `weight` `[C, K]` (Hugging
     /// Face: `[C, 1, K]`). `t - j` runs along a row's path through `layout`; before the beginning of a sequence `x` is
     /// 0. Without a tape: [`short_conv_continued`](crate::short_conv_continued).
@@ -63,7 +71,7 @@ impl Tape<'_> {
     /// sequence, and the output `S_tᵀ q_t`, `[T, value_heads · value_dim]` (Yang et al. 2024, arXiv:2412.06464; with a
     /// decay for each channel arXiv:2510.26692). States go along the paths of `layout`: a segment goes on from the
     /// state after its parent. Vector rates, `β_t` in `(0, 1)^d` (arXiv:2604.19021), are `β = 1` with `k` and `v`
-    /// scaled by their square roots. Without a tape: [`delta_scan`](crate::delta_scan) and
+    /// scaled by their square roots ([`Tape::root_gate`]). Without a tape: [`delta_scan`](crate::delta_scan) and
     /// [`delta_step`](crate::delta_step).
     ///
     /// The backward pass computes each chunk of [`DELTA_CHUNK`](crate::DELTA_CHUNK) rows again from the state before it,

@@ -157,18 +157,23 @@ impl Scratch {
         scratch
     }
 
-    /// As [`Scratch::with_policy`], with a policy of three layers of the delta rule and one of attention.
-    pub fn with_hybrid() -> Self {
+    /// As [`Scratch::with_policy`], with a policy of three layers of the delta rule and one of attention: Qwen3.5, or a
+    /// rule of the family.
+    pub fn with_hybrid(rule: Option<&str>) -> Self {
         let scratch = Scratch::new();
         scratch.write("sft.toml", TINY_SFT);
         scratch.write("grpo.toml", TINY_GRPO);
-        let hybrid = [
-            "policy.new.architecture=qwen3_5",
-            "policy.new.num_hidden_layers=4",
-            "policy.new.delta_rule={linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, \
-             linear_value_head_dim=12, linear_conv_kernel_dim=4}",
-        ];
-        scratch.burnish(&[&["sft", "sft.toml"][..], &hybrid].concat()).succeeds();
+        let (architecture, value_heads, own) = match rule {
+            None => ("qwen3_5", 4, String::new()),
+            Some(rule) => ("hybrid", 2, format!(", linear_rule=\"{rule}\"")),
+        };
+        let architecture = format!("policy.new.architecture={architecture}");
+        let sizes = format!(
+            "policy.new.delta_rule={{linear_num_key_heads=2, linear_num_value_heads={value_heads}, \
+             linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=4{own}}}"
+        );
+        let hybrid = ["sft", "sft.toml", &architecture, "policy.new.num_hidden_layers=4", &sizes];
+        scratch.burnish(&hybrid).succeeds();
         scratch
     }
 

@@ -61,6 +61,7 @@ impl LinearBlock {
         let inputs = DeltaInputs { q: &q, k: &k, v: &v, log_decay: &log_decay, beta: &beta };
         let mixed = tape.delta_rule(inputs, HEADS, &self.layout);
         let z = tape.linear(&normed, self.z, None);
+        let mixed = tape.root_gate(&mixed, &z);
         tape.sigmoid_gate(&mixed, &z)
     }
 
@@ -82,7 +83,8 @@ impl LinearBlock {
         let log_decay = reference::log_decay(&decay, get(self.a_log), get(self.dt_bias));
         let operands = reference::Delta { q, k, v, log_decay, beta };
         let (mixed, _) = reference::delta_rule(&operands, HEADS, &self.layout);
-        reference::sigmoid_gate(&mixed, &linear(&normed, self.z))
+        let z = linear(&normed, self.z);
+        reference::sigmoid_gate(&reference::root_gate(&mixed, &z), &z)
     }
 }
 

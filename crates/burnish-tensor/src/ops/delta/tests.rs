@@ -9,6 +9,8 @@ use crate::{
     testing::{assert_close, assert_gradient, forests, random, weighted, wide},
 };
 
+mod vector_rates;
+
 /// Operands of a delta rule.
 #[derive(Clone)]
 struct Operands {

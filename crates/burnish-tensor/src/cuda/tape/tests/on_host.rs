@@ -59,6 +59,7 @@ impl Layer {
         let log_decay = tape.log_decay(&decay, self.a_log, self.dt_bias);
         let inputs = DeltaInputs { q: &q, k: &k, v: &v, log_decay: &log_decay, beta: &beta };
         let mixed = tape.delta_rule(inputs, HEADS, layout);
+        let mixed = tape.root_gate(&mixed, &v);
         let mixed = tape.sigmoid_gate(&mixed, &v);
         let mixed = tape.linear(&mixed, self.out, None);
         tape.add(x, &mixed)
