@@ -1,7 +1,8 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, chains, countdown, household, mapf, orders, rows, timed_facts, timeqa,
+    EnvError, Generator, accounts, chains, countdown, household, mapf, orders, recall, rows, timed_facts,
+    timeqa,
 };
 
 /// One kind of environment.
@@ -27,6 +28,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &household::KIND,
     &mapf::KIND,
     &orders::KIND,
+    &recall::KIND,
     &rows::KIND,
     &timed_facts::KIND,
     &timeqa::KIND,
@@ -77,7 +79,16 @@ mod tests {
         let named: Vec<&str> = named.into_iter().collect();
         assert_eq!(
             named,
-            ["accounts", "chains", "countdown", "household", "mapf-frozenlake", "orders", "timed_facts"]
+            [
+                "accounts",
+                "chains",
+                "countdown",
+                "household",
+                "mapf-frozenlake",
+                "orders",
+                "recall",
+                "timed_facts"
+            ]
         );
     }
 

@@ -18,6 +18,7 @@ pub mod lang;
 pub mod mapf;
 mod one_turn;
 pub mod orders;
+pub mod recall;
 pub mod rollout;
 pub mod rows;
 mod settings;
@@ -29,6 +30,7 @@ pub mod tools;
 use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use abilities::{Demonstrations, FileRows, Hints, Reversible, Skills};
@@ -114,6 +116,11 @@ pub trait Generator: Send + Sync {
 
     /// A fresh environment that plays these tasks.
     fn environment(&self) -> Box<dyn Environment>;
+
+    /// The files that its tasks are made from, as paths relative to the current directory.
+    fn files(&self) -> Vec<PathBuf> {
+        self.rows().map(FileRows::files).unwrap_or_default()
+    }
 
     /// If these tasks are a test set: why nothing may be trained on them.
     fn evaluation_only(&self) -> Option<&'static str> {

@@ -357,7 +357,7 @@ fn settings(target: &Target, set: &EvalSet, chunk: usize) -> Result<Settings, Ru
         }
     };
     let mut data = BTreeMap::new();
-    for file in set.generator.rows().map(|rows| rows.files()).unwrap_or_default() {
+    for file in set.generator.files() {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         data.insert(name, file_digest(&file)?);
     }

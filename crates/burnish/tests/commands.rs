@@ -91,6 +91,7 @@ fn environments_are_listed_and_shown_with_their_acceptance() {
         "household",
         "mapf-frozenlake",
         "orders",
+        "recall",
         "rows",
         "timed_facts",
         "timeqa",

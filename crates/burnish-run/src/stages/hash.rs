@@ -117,10 +117,9 @@ fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     Ok(files)
 }
 
-/// The files whose rows are the tasks of an environment.
+/// The files that the tasks of an environment are made from.
 fn files_of(id: &str, config: &Value) -> Result<Vec<PathBuf>, RunError> {
-    let generator = burnish_env::build(id, config)?;
-    Ok(generator.rows().map(|rows| rows.files()).unwrap_or_default())
+    Ok(burnish_env::build(id, config)?.files())
 }
 
 #[cfg(test)]
