@@ -1,7 +1,7 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, chains, countdown, household, mapf, orders, recall, rows, timed_facts,
+    EnvError, Generator, accounts, chains, countdown, household, mapf, orders, recall, rows, scenes, timed_facts,
     timeqa,
 };
 
@@ -30,6 +30,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &orders::KIND,
     &recall::KIND,
     &rows::KIND,
+    &scenes::KIND,
     &timed_facts::KIND,
     &timeqa::KIND,
 ];
@@ -87,6 +88,7 @@ mod tests {
                 "mapf-frozenlake",
                 "orders",
                 "recall",
+                "scenes",
                 "timed_facts"
             ]
         );

@@ -21,6 +21,7 @@ pub mod orders;
 pub mod recall;
 pub mod rollout;
 pub mod rows;
+pub mod scenes;
 mod settings;
 mod shares;
 pub mod timed_facts;
