@@ -1,7 +1,8 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, chains, countdown, household, mapf, orders, rows, timed_facts, timeqa,
+    EnvError, Generator, accounts, associative, chains, countdown, household, mapf, orders, rows,
+    timed_facts, timeqa,
 };
 
 /// One kind of environment.
@@ -22,6 +23,7 @@ pub struct Kind {
 /// Every environment, sorted by id.
 pub const CATALOGUE: &[&Kind] = &[
     &accounts::KIND,
+    &associative::KIND,
     &chains::KIND,
     &countdown::KIND,
     &household::KIND,
@@ -77,7 +79,16 @@ mod tests {
         let named: Vec<&str> = named.into_iter().collect();
         assert_eq!(
             named,
-            ["accounts", "chains", "countdown", "household", "mapf-frozenlake", "orders", "timed_facts"]
+            [
+                "accounts",
+                "associative",
+                "chains",
+                "countdown",
+                "household",
+                "mapf-frozenlake",
+                "orders",
+                "timed_facts"
+            ]
         );
     }
 

@@ -8,6 +8,7 @@ mod dereason;
 mod dgg;
 mod dgpo;
 mod fapo;
+mod fg2_gdn;
 mod insight;
 mod lang;
 mod rdpo;
@@ -28,6 +29,7 @@ pub const SYSTEMS: &[System] = &[
     dgg::SYSTEM,
     dgpo::SYSTEM,
     fapo::SYSTEM,
+    fg2_gdn::SYSTEM,
     insight::SYSTEM,
     lang::SYSTEM,
     rdpo::SYSTEM,
