@@ -1,8 +1,8 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, chains, countdown, household, mapf, orders, recall, rows, scenes, timed_facts,
-    timeqa,
+    EnvError, Generator, accounts, associative, chains, countdown, household, mapf, orders, recall, rows,
+    scenes, timed_facts, timeqa,
 };
 
 /// One kind of environment.
@@ -23,6 +23,7 @@ pub struct Kind {
 /// Every environment, sorted by id.
 pub const CATALOGUE: &[&Kind] = &[
     &accounts::KIND,
+    &associative::KIND,
     &chains::KIND,
     &countdown::KIND,
     &household::KIND,
@@ -82,6 +83,7 @@ mod tests {
             named,
             [
                 "accounts",
+                "associative",
                 "chains",
                 "countdown",
                 "household",

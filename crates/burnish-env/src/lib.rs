@@ -8,6 +8,7 @@
 
 mod abilities;
 pub mod accounts;
+pub mod associative;
 mod catalogue;
 pub mod chains;
 pub mod countdown;

@@ -97,7 +97,8 @@ proptest! {
 fn whoever_does_not_look_is_right_with_the_prior_and_wrong_against_it() {
     let scenes = generator(json!({"usual": 0.5, "questions": {"present": 1, "colour": 1, "caption": 0}}));
     let usual = |shape: &str| {
-        let at = ["square", "circle", "triangle", "star", "heart", "ring"].iter().position(|name| *name == shape);
+        let at =
+            ["square", "circle", "triangle", "star", "heart", "ring"].iter().position(|name| *name == shape);
         ["red", "blue", "green", "yellow", "black", "white"][at.unwrap()]
     };
     let mut seen = BTreeMap::new();

@@ -166,7 +166,10 @@ impl Truth {
             }
             Question::Caption => {
                 let list = |text: &str| -> BTreeSet<String> {
-                    text.split([',', '\n']).map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+                    text.split([',', '\n'])
+                        .map(|name| name.trim().to_owned())
+                        .filter(|name| !name.is_empty())
+                        .collect()
                 };
                 let (said, there) = (list(&said), list(&right));
                 let both = said.intersection(&there).count();

@@ -4,10 +4,12 @@
 
 mod abstention;
 mod aopd;
+mod daid;
 mod dereason;
 mod dgg;
 mod dgpo;
 mod fapo;
+mod fg2_gdn;
 mod insight;
 mod lang;
 mod rdpo;
@@ -24,10 +26,12 @@ use super::{Component, member};
 pub const SYSTEMS: &[System] = &[
     abstention::SYSTEM,
     aopd::SYSTEM,
+    daid::SYSTEM,
     dereason::SYSTEM,
     dgg::SYSTEM,
     dgpo::SYSTEM,
     fapo::SYSTEM,
+    fg2_gdn::SYSTEM,
     insight::SYSTEM,
     lang::SYSTEM,
     rdpo::SYSTEM,
