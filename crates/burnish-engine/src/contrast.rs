@@ -38,7 +38,10 @@ pub(crate) fn control(
 }
 
 /// Which tokens of a prompt have a part in a span of its text. Special tokens belong to the text.
-fn marked_tokens(span: &Span, prompt: &[u32], tokenizer: &Tokenizer) -> Result<Arc<[bool]>, String> {
+///
+/// # Errors
+/// If ids can't be turned into text.
+pub fn marked_tokens(span: &Span, prompt: &[u32], tokenizer: &Tokenizer) -> Result<Arc<[bool]>, String> {
     let bytes = |tokens: usize| match tokenizer.decode(&prompt[..tokens], false) {
         Ok(text) => Ok(text.len()),
         Err(error) => Err(error.to_string()),

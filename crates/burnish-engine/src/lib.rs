@@ -30,6 +30,7 @@ mod waves;
 
 pub use burnish_model::Generated;
 pub use choose::{Choice, Chooser};
+pub use contrast::marked_tokens;
 pub use control::{Control, Decision, Inside, Now, Probe, Probed, Steer};
 pub use error::EngineError;
 pub use generate::generate;

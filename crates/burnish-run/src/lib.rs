@@ -20,6 +20,7 @@ mod offline;
 mod online;
 mod others;
 pub mod policy;
+pub mod probe;
 pub mod records;
 mod reference;
 pub mod replay;

@@ -1,4 +1,4 @@
-//! The command line: `burnish train|sft|study|eval|rollout|generate|chat|metrics|report|merge|methods|env|data|weights ...`.
+//! The command line: `burnish train|sft|study|eval|rollout|generate|chat|metrics|report|merge|methods|env|data|probe|weights ...`.
 //!
 //! Only this crate deals with arguments, colours and signals; the other crates do the work.
 
@@ -71,6 +71,8 @@ enum Command {
     /// Inspect data files, and compare training data with evaluation data.
     #[command(subcommand)]
     Data(commands::data::Command),
+    /// Look inside a model, layer by layer, on held-out tasks.
+    Probe(commands::probe::Arguments),
     /// Judge responses with a verifier, and show how response and reference were read.
     Verify(commands::verify::Arguments),
     /// Merge, compare, inspect checkpoints, and extract adapters from them.
@@ -120,6 +122,7 @@ fn run(command: Command) -> commands::Done {
         Command::Methods(arguments) => commands::methods::run(arguments),
         Command::Env(command) => commands::env::run(command),
         Command::Data(command) => commands::data::run(command),
+        Command::Probe(arguments) => commands::probe::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(arguments),
         Command::Weights(command) => commands::weights::run(command),
         Command::Completions(arguments) => commands::shell::completions(&arguments, Arguments::command()),

@@ -29,7 +29,7 @@ name = "only"
 
 /// Commands with options that make them print the most. `NEW` is a path that does not exist yet. Every command that
 /// the help lists must begin at least one line.
-const LINES: [&str; 40] = [
+const LINES: [&str; 41] = [
     "train grpo.toml run.dir=NEW train.max_steps=2",
     "train grpo.toml --dry-run",
     "train --resume tiny",
@@ -61,6 +61,7 @@ const LINES: [&str; 40] = [
     "verify number --gold 7 seven 7",
     "verify math --gold 7 --json x 7",
     "weights merge --method wise_ft --base tiny/checkpoints/step_40 --model tiny/checkpoints/step_120 --set alpha=0.5 NEW",
+    "probe tiny --tasks 4",
     "weights methods",
     "weights methods --json",
     "weights diff tiny/checkpoints/step_40 tiny/checkpoints/step_120 --rank --all",

@@ -14,6 +14,7 @@ pub(crate) mod merge;
 pub(crate) mod methods;
 pub(crate) mod metrics;
 pub(crate) mod policy;
+pub(crate) mod probe;
 pub(crate) mod report;
 pub(crate) mod rollout;
 pub(crate) mod shell;

@@ -1,0 +1,104 @@
+//! `burnish probe`
+
+use std::path::PathBuf;
+
+use burnish_core::Span;
+use burnish_run::inspect::Target;
+use burnish_run::probe::{Probe, Profile};
+use clap::Args;
+
+use super::Done;
+use crate::out;
+
+/// Look inside a model, layer by layer, on held-out tasks.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A recipe or a run directory.
+    #[arg(value_parser = super::path())]
+    target: PathBuf,
+    /// With a recipe: overrides, `key.sub=value`.
+    overrides: Vec<String>,
+    /// Another policy: a model directory or a run.
+    #[arg(long, value_name = "DIR", value_parser = super::path())]
+    policy: Option<PathBuf>,
+    /// With a run (that of --policy, if given): the checkpoint after this step instead of the newest.
+    #[arg(long)]
+    step: Option<u64>,
+    /// Measure the attention to the part of the prompt after this text ...
+    #[arg(long, value_name = "TEXT", requires = "before")]
+    after: Option<String>,
+    /// ... and before this one.
+    #[arg(long, value_name = "TEXT", requires = "after")]
+    before: Option<String>,
+    /// Show how often a layer is right for each value of this label.
+    #[arg(long, value_name = "LABEL")]
+    by: Option<String>,
+    /// Most held-out tasks.
+    #[arg(long, default_value_t = 200, value_parser = super::at_least_one)]
+    tasks: usize,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Done {
+    let Arguments { target, overrides, policy, step, .. } = arguments;
+    let target = match policy {
+        Some(policy) => Target::with_policy(target, overrides, policy, *step)?,
+        None => Target::open(target, overrides, *step)?,
+    };
+    super::say_notes(target.notes());
+    let marked = arguments.after.clone().zip(arguments.before.clone());
+    let probe = Probe {
+        marked: marked.map(|(after, before)| Span { after, before }),
+        label: arguments.by.clone(),
+        tasks: arguments.tasks,
+    };
+    let profile = target.probe(&probe)?;
+    if arguments.json {
+        out::json(&serde_json::to_string(&profile)?);
+        return Ok(());
+    }
+    println!("policy   {}", target.policy_shown());
+    println!("tasks    {}{}", profile.tasks, left_out(&profile));
+    if probe.marked.is_some() {
+        println!("marked   {} of them have marked tokens", profile.marked_tasks);
+    }
+    table(&profile);
+    Ok(())
+}
+
+fn left_out(profile: &Profile) -> String {
+    match profile.left_out {
+        0 => String::new(),
+        count => format!("; {count} left out: no known answer, or too long"),
+    }
+}
+
+fn table(profile: &Profile) {
+    let labels: Vec<&String> =
+        profile.layers.first().map_or_else(Vec::new, |layer| layer.right_by_label.keys().collect());
+    let has_attention = profile.layers.iter().any(|layer| layer.attention.is_some());
+    let mut head = vec!["layer".to_owned()];
+    head.extend(has_attention.then(|| "attention to what is marked".to_owned()));
+    head.push("right first token".to_owned());
+    head.extend(labels.iter().map(|label| (*label).clone()));
+    let widths: Vec<usize> = head.iter().map(|name| name.chars().count()).collect();
+    let line = |cells: &[String]| {
+        let cells = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
+        println!("{}", cells.collect::<Vec<String>>().join("  "));
+    };
+    println!();
+    line(&head);
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    for (index, layer) in profile.layers.iter().enumerate() {
+        let mut cells = vec![index.to_string()];
+        if has_attention {
+            cells.push(layer.attention.map_or_else(|| "–".to_owned(), percent));
+        }
+        cells.push(percent(layer.right));
+        let of_label = |label: &&String| layer.right_by_label.get(*label).copied().unwrap_or(0.0);
+        cells.extend(labels.iter().map(of_label).map(percent));
+        line(&cells);
+    }
+}
