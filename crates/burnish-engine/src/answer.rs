@@ -168,7 +168,7 @@ impl Answer {
         let Some(looker) = &mut self.looker else { return Vec::new() };
         let (count, mut layers) = (attention.len(), self.controls[looker.at].layers(&attention));
         looker.problem = layers.iter().find(|&&layer| layer >= count).map(|layer| {
-            format!("it asks for the logits of layer {layer}, but the model has {count}, counted from 0")
+            format!("its control (`contrast`) asks for the logits of layer {layer}, but the model has {count}, counted from 0")
         });
         layers.retain(|&layer| layer < count);
         looker.inside = Inside { attention, logits: Vec::with_capacity(layers.len()) };
