@@ -120,6 +120,30 @@ fn a_run_on_the_gpu_is_that_of_the_cpu() {
 }
 
 #[test]
+fn a_hybrid_on_the_gpu_is_that_of_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    for rule in [None, Some("fg2_gdn_plus")] {
+        let scratch = Scratch::with_hybrid(rule);
+        let names = [&NAMES[..], &["kl"]].concat();
+        compare_in(&scratch, libraries.path(), "", &["train.max_steps=2"], &names, 1e-3);
+        resume_and_compare(&scratch, libraries.path(), &[""]);
+    }
+}
+
+#[test]
+fn a_model_on_the_gpu_is_not_looked_into() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    for words in [&["eval", "tiny", "eval.contrast={dola={}}"][..], &["probe", "tiny"]] {
+        let mut command = scratch.command(&[words, &["device=cuda:0"]].concat());
+        let output =
+            command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("CPU"), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn an_adapter_is_trained_in_bf16_with_checkpointing() {
     let Some(libraries) = emulation() else { return };
     let overrides =
