@@ -268,7 +268,7 @@ impl Merge {
                     Some(config) => sink.text(CONFIG, &format!("{config:#}\n"))?,
                     None => sink.copy(&path, Path::new(name))?,
                 }
-            } else if is_carried(name) {
+            } else if is_carried(name) && (path.is_file() || !path.exists()) {
                 sink.copy(&path, Path::new(name))?;
             }
         }
