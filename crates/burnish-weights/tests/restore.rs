@@ -201,6 +201,22 @@ fn what_cannot_be_restored_says_why() {
     let yaml = restore("").replace("@pre", "@pre_mixer").replace("@post", "@post_mixer");
     let error = scratch.merge(&yaml, "out").unwrap_err().to_string();
     assert!(error.contains("nothing to restore"), "{error}");
+    // Rows of queries that are not heads of the size that config.json has, in either direction.
+    for rows in [2, 10] {
+        let name = |part: &str| format!("layers.0.attn.{part}.weight");
+        let other = fill(vec![(name("q_proj"), vec![rows, 8]), (name("k_proj"), vec![4, 8])], 1);
+        for kind in ["pre", "post"] {
+            let name = format!("{kind}_{rows}");
+            scratch.write(&name, &other, Float::F32, CONFIG);
+        }
+        let of = |kind: &str| format!("@{kind}_{rows}");
+        let yaml = restore("mode: pro").replace("@pre", &of("pre")).replace("@post", &of("post"));
+        let error = scratch.merge(&yaml, "out").unwrap_err().to_string();
+        assert!(
+            error.contains("q_proj") && error.contains("4 heads") && error.contains("2 dimensions"),
+            "{error}"
+        );
+    }
     let fused = fill(vec![("layers.0.attn.qkv_proj.weight".into(), vec![10, 4])], 1);
     for kind in ["pre", "post"] {
         scratch.write(&format!("{kind}_fused"), &fused, Float::F32, CONFIG);
