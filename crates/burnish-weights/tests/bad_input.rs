@@ -292,6 +292,8 @@ fn keys_that_are_written_twice_are_refused() {
 
 #[test]
 fn other_numbers_are_copied_where_they_agree() {
+        (format!("{LINEAR}dtype: int8\nout_dtype: float32"), &["line 8", "`int8` is not a type"]),
+        (LINEAR.replacen("0.5", ".inf", 1), &["line 5", "`weight` is inf", "finite number"]),
     use burnish_weights::{Planned, Sink};
     let scratch = Scratch::new();
     let write = |name: &str, value: u8| {

@@ -109,7 +109,9 @@ fn linear_attention_is_left_alone() {
     write(&config(""), "");
     scratch.merge(&restore(""), "by_names").unwrap();
     expect(&scratch, "by_names", |name| name.contains("layers.1."));
+    scratch.merge(&restore("layers: 2"), "by_number").unwrap();
     scratch.merge(&restore("layers: '2'"), "by_numbers").unwrap();
+    assert_eq!(scratch.bytes("by_number"), scratch.bytes("by_numbers"));
     expect(&scratch, "by_numbers", |name| name.contains("layers.2.") && !name.contains("b_proj"));
     let error = scratch.merge(&restore("layers: '1,7'"), "wrong").unwrap_err().to_string();
     assert!(error.contains("\"7\"") && error.contains("0 to 2"), "{error}");
