@@ -362,4 +362,8 @@ fn recorded_inputs_that_do_not_fit_are_refused() {
     scratch.write("none", &none, Float::F32, "{}");
     fails(&rotated("none", "x", ""), &["no map", "model.embed_tokens"]);
     fails(&rotated("absent", "x", ""), &["absent"]);
+    let one = fill(vec![("model.layers.1.mlp.up_proj".into(), vec![6, 8])], 1);
+    scratch.write("one", &one, Float::F32, "{}");
+    fails(&rotated("x", "one", ""), &["one/model.safetensors", "q_proj is missing", "at both models"]);
+    fails(&rotated("one", "x", ""), &["one/model.safetensors", "q_proj is missing", "at both models"]);
 }
