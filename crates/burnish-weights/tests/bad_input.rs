@@ -54,7 +54,7 @@ fn files_that_are_damaged_or_missing_are_named() {
     fails(&scratch, LINEAR, &["model-00001-of-00002.safetensors", "model.safetensors.index.json"]);
     fs::write(
         scratch.path("b/model.safetensors.index.json"),
-        "{\"weight_map\": {\"x\": \"../y.safetensors\"}}",
+        "{\"format\": \"pt\", \"weight_map\": {\"x\": \"../y.safetensors\"}}",
     )
     .unwrap();
     fails(&scratch, LINEAR, &["index.json", "`weight_map.x`", "of this directory"]);
@@ -110,6 +110,42 @@ fn checkpoints_of_another_kind_are_refused() {
     let more = [a.clone(), fill(vec![("model.extra.weight".into(), vec![2])], 1)].concat();
     write(&more, CONFIG);
     fails(&scratch, LINEAR, &["model.extra.weight", "no counterpart"]);
+}
+
+#[test]
+fn vocabularies_of_one_size_are_compared_by_their_tokens() {
+    let scratch = two();
+    let write = |model: &str, vocab: &str, added: &str| {
+        let text = format!("{{\"model\": {{\"vocab\": {vocab}}}, \"added_tokens\": [{added}]}}");
+        fs::write(scratch.path(model).join("tokenizer.json"), text).unwrap();
+    };
+    let added = |content: &str| format!("{{\"id\": 2, \"content\": \"{content}\", \"special\": true}}");
+    write("a", r#"{"x": 0, "y": 1}"#, &added("<end>"));
+    write("b", r#"{"y": 1, "x": 0, "z": 5}"#, &added("<end>"));
+    assert!(scratch.merge(LINEAR, "same").unwrap().notes.is_empty());
+    write("b", r#"[["x", -1.5], ["y", -2]]"#, &added("<turn>"));
+    let notes = scratch.merge(LINEAR, "renamed").unwrap().notes;
+    assert!(
+        notes[0].contains("1 added tokens") && notes[0].contains("2: \"<turn>\", there \"<end>\""),
+        "{notes:?}"
+    );
+    write("b", r#"{"x": 1, "y": 0}"#, &added("<end>"));
+    fails(&scratch, LINEAR, &["b/tokenizer.json", "token 0 is \"y\"", "\"x\" in", "vocabularies differ"]);
+    write("b", "7", &added("<end>"));
+    fails(&scratch, LINEAR, &["b/tokenizer.json", "not a tokenizer", "id of each token"]);
+}
+
+#[test]
+fn buffers_that_follow_from_the_configuration_are_copied() {
+    let scratch = Scratch::new();
+    let with = |value: f32, size: usize| {
+        let buffer = ("layers.0.attn.masked_bias".to_owned(), vec![size], vec![value; size]);
+        [decoder(1), vec![buffer]].concat()
+    };
+    scratch.write("a", &with(-1e9, 1), Float::F32, CONFIG);
+    scratch.write("b", &with(-1e4, 2), Float::F32, CONFIG);
+    scratch.merge(&format!("{LINEAR}dtype: float16"), "out").unwrap();
+    assert_eq!(scratch.bytes("out")["layers.0.attn.masked_bias"], (-1e9f32).to_le_bytes());
 }
 
 #[test]
