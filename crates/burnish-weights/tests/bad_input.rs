@@ -160,6 +160,12 @@ fn numbers_that_are_not_finite_or_do_not_fit_are_found() {
     b[6].2[13] = 60000.0;
     let _ = fs::remove_dir_all(scratch.path("b"));
     scratch.write("b", &b, Float::Bf16, CONFIG);
+    // A copy is no way around it.
+    let mut broken = decoder(1);
+    broken[6].2[13] = f32::INFINITY;
+    scratch.write("broken", &broken, Float::Bf16, CONFIG);
+    let end = "merge_method: wise_ft\nbase_model: '@a'\nmodels: [{model: '@broken'}]\nparameters: {alpha: 1}";
+    fails(&scratch, end, &["broken/model.safetensors", &name, "inf", "[1, 5]"]);
     let doubled = LINEAR.replace("0.5", "1.5") + "parameters: {normalize: false}\ndtype: float16\n";
     fails(&scratch, &doubled, &[&name, "float16 can't hold", "[1, 5]", "dtype"]);
 }
@@ -225,6 +231,8 @@ fn other_files_are_carried_over_and_the_type_is_told() {
     fs::create_dir(a("original")).unwrap();
     let options = Options { recipe: Some("x: 1\n".into()), ..Options::default() };
     let yaml = format!("{LINEAR}dtype: float32\n");
+    // What is no file is not waited for.
+    assert!(std::process::Command::new("mkfifo").arg(a("pipe")).status().unwrap().success());
     let report = scratch.merge_with(&yaml, "out", &options).unwrap();
     let mut names: Vec<String> = fs::read_dir(scratch.path("out"))
         .unwrap()
@@ -267,8 +275,6 @@ fn bytes_do_not_depend_on_threads_or_files() {
             let out = format!("{method}{threads}");
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| scratch.merge(&yaml, &out)).unwrap();
-    // What is no file is not waited for.
-    assert!(std::process::Command::new("mkfifo").arg(a("pipe")).status().unwrap().success());
             fs::read(scratch.path(&out).join("model.safetensors")).unwrap()
         };
         assert!(file(1) == file(3), "{method}");
@@ -286,6 +292,8 @@ fn configurations_say_where_they_are_wrong() {
         (LINEAR.replacen("{weight: 0.5}", "{}", 1), &["`weight` is not set", "model.embed_tokens.weight", "/a)"]),
         (LINEAR.replace("0.5", "0.0"), &["add up to 0", "normalize: false"]),
         (format!("{LINEAR}dtype: int8"), &["`int8` is not a type", "bfloat16"]),
+        (format!("{LINEAR}dtype: int8\nout_dtype: float32"), &["line 8", "`int8` is not a type"]),
+        (LINEAR.replacen("0.5", ".inf", 1), &["line 5", "`weight` is inf", "finite number"]),
         (format!("{LINEAR}tokenizer_source: union"), &["`tokenizer_source`", "must be base"]),
         (format!("{LINEAR}base_model: '@c'"), &["linear has no base apart"]),
         ("merge_method: slerp\nmodels: [{model: '@a'}]".to_owned(), &["slerp needs a `base_model`"]),
@@ -328,8 +336,6 @@ fn keys_that_are_written_twice_are_refused() {
 
 #[test]
 fn other_numbers_are_copied_where_they_agree() {
-        (format!("{LINEAR}dtype: int8\nout_dtype: float32"), &["line 8", "`int8` is not a type"]),
-        (LINEAR.replacen("0.5", ".inf", 1), &["line 5", "`weight` is inf", "finite number"]),
     use burnish_weights::{Planned, Sink};
     let scratch = Scratch::new();
     let write = |name: &str, value: u8| {
