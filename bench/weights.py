@@ -113,7 +113,8 @@ def main():
     parser.add_argument("--gib", type=float, default=2)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--dir", type=pathlib.Path)
-    arguments = parser.parse_args()
+    # Methods may stand behind options.
+    arguments = parser.parse_intermixed_args()
     folder = arguments.dir or pathlib.Path(tempfile.mkdtemp())
     largest = checkpoints(folder, arguments.gib)
     size = (folder / "a/model.safetensors").stat().st_size

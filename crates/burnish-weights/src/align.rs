@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::checkpoint::{Checkpoint, View};
+use crate::vocabulary::check_tokens;
 use crate::{Float, WeightsError};
 
 /// A tensor of the result, and where each input has it.
@@ -50,6 +51,7 @@ pub(crate) fn align(
     for source in sources {
         check_architecture(chief, source)?;
         check_extra(chief, source, &mut notes)?;
+        check_tokens(chief, source, &mut notes)?;
     }
     let layers = count_layers(chief);
     let mut aligned = Vec::with_capacity(chief.len());
@@ -72,7 +74,8 @@ pub(crate) fn align(
                 _ => {}
             }
         }
-        if let Some(all) = found.into_iter().collect::<Option<Vec<View<'_>>>>() {
+        // Buffers that follow from config.json are the donor's as its config.json is.
+        if !is_derived && let Some(all) = found.into_iter().collect::<Option<Vec<View<'_>>>>() {
             check_shapes(own, &all)?;
             if !check_types(own, &all)? {
                 one.tensors = all;

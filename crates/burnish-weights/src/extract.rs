@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::align::{EMBEDDINGS, HEADS, is_one_of};
+use crate::align::{EMBEDDINGS, HEADS, align, is_one_of};
 use crate::checkpoint::{Checkpoint, View};
 use crate::merge::{Progress, Watch};
 use crate::sink::{Planned, Sink};
@@ -19,6 +19,11 @@ use crate::{Float, WeightsError};
 
 const WEIGHTS: &str = "adapter_model.safetensors";
 const CONFIG: &str = "adapter_config.json";
+/// Ends of the names of matrices that are no linear maps, beside embeddings and heads.
+const TABLES: [&str; 4] =
+    ["wpe.weight", "embed_positions.weight", "position_embeddings.weight", "token_type_embeddings.weight"];
+/// Types of models that store their maps transposed.
+const TRANSPOSED: [&str; 2] = ["gpt2", "openai-gpt"];
 
 /// What to extract.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,8 +73,8 @@ impl Extract {
         if self.rank == 0 {
             return Err(WeightsError::Refused("the rank must be 1 or more".to_owned()));
         }
-        let (base, tuned) = (Checkpoint::open(&self.base)?, Checkpoint::open(&self.tuned)?);
-        let (maps, left_out) = self.maps(&base, &tuned)?;
+        let models = [Checkpoint::open(&self.base)?, Checkpoint::open(&self.tuned)?];
+        let (maps, left_out) = self.maps(&models)?;
         let suffixes: BTreeSet<&str> = maps.iter().map(|map| suffix(map.module)).collect();
         let planned: Vec<Planned> = maps.iter().flat_map(|map| self.planned(map)).collect();
         let sink = Sink::create_as(output, &planned, u64::MAX, WEIGHTS)?;
@@ -97,37 +102,24 @@ impl Extract {
     }
 
     /// The maps that are adapted, and the tensors that changed besides.
-    fn maps<'a>(
-        &self,
-        base: &'a Checkpoint,
-        tuned: &'a Checkpoint,
-    ) -> Result<(Vec<Map<'a>>, Vec<String>), WeightsError> {
+    fn maps<'a>(&self, models: &'a [Checkpoint; 2]) -> Result<(Vec<Map<'a>>, Vec<String>), WeightsError> {
+        let [base, tuned] = models;
+        let kind = base.setting("model_type").and_then(serde_json::Value::as_str);
+        if let Some(kind) = kind.filter(|kind| TRANSPOSED.contains(kind)) {
+            let problem =
+                format!("models of type {kind} store their maps transposed, which is not supported");
+            return Err(WeightsError::malformed(base.path(), problem));
+        }
+        let (aligned, _) = align(models, 0)?;
         let (mut maps, mut left_out) = (Vec::new(), Vec::new());
-        for from in base.tensors() {
-            let Some(to) = tuned.get(from.name) else {
-                if is_one_of(from.name, &HEADS) && tuned.is_tied() {
-                    continue;
-                }
-                let problem = format!(
-                    "is missing, but {} has it: the two have different architectures, or files are missing",
-                    base.path().display()
-                );
-                return Err(WeightsError::tensor(tuned.path(), from.name, problem));
-            };
-            if from.shape != to.shape {
-                let problem =
-                    format!("has shape {:?}, but {:?} in {}", to.shape, from.shape, from.path.display());
-                return Err(to.error(problem));
-            }
-            if Float::of(from.dtype).is_none() || Float::of(to.dtype).is_none() {
-                left_out.extend((from.bytes != to.bytes).then(|| from.name.to_owned()));
-                continue;
-            }
+        for one in aligned {
+            // What is only copied is the same in both.
+            let [from, to] = one.tensors[..] else { continue };
             let square = square(from, to)?;
-            let is_outside = is_one_of(from.name, &EMBEDDINGS) || is_one_of(from.name, &HEADS);
-            match from.name.strip_suffix(".weight").filter(|_| from.shape.len() == 2 && !is_outside) {
+            let is_outside = [&EMBEDDINGS[..], &HEADS, &TABLES].iter().any(|ends| is_one_of(one.name, ends));
+            match one.name.strip_suffix(".weight").filter(|_| from.shape.len() == 2 && !is_outside) {
                 Some(module) => maps.push(Map { module, from, to, square }),
-                None => left_out.extend((square > 0.0).then(|| from.name.to_owned())),
+                None => left_out.extend((square > 0.0).then(|| one.name.to_owned())),
             }
         }
         for target in &self.targets {
@@ -153,6 +145,12 @@ impl Extract {
                 base.path().display(),
                 tuned.path().display()
             );
+            return Err(WeightsError::Refused(problem));
+        }
+        let most =
+            maps.iter().filter_map(|map| map.from.shape.iter().min()).max().copied().unwrap_or_default();
+        if self.rank > most {
+            let problem = format!("the rank is {}, but no map has more than {most} dimensions", self.rank);
             return Err(WeightsError::Refused(problem));
         }
         Ok((maps, left_out))

@@ -33,7 +33,6 @@ pub(crate) fn read_index(path: &Path) -> Result<BTreeMap<String, BTreeSet<String
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Index {
     #[serde(rename = "metadata")]
     _metadata: Option<IgnoredAny>,

@@ -22,6 +22,7 @@ pub mod settings;
 mod sink;
 mod spectrum;
 mod sweep;
+mod vocabulary;
 mod yaml;
 
 pub use checkpoint::{CONFIG, Checkpoint, INDEX, SINGLE, View};

@@ -110,6 +110,9 @@ impl Merge {
                 return Err(WeightsError::config(&setting.place, problem));
             }
         }
+        if self.base.is_some_and(|base| base >= self.inputs.len()) {
+            return Err(WeightsError::Refused("the base is none of the inputs".to_owned()));
+        }
         if card.base == Base::Needed && self.base.is_none() {
             return Err(WeightsError::Refused(format!("{} needs a `base_model`", card.id)));
         }
@@ -142,11 +145,7 @@ impl Merge {
         self.check()?;
         let sources = self.inputs.iter().map(|input| Checkpoint::open(&input.path));
         let sources = sources.collect::<Result<Vec<Checkpoint>, WeightsError>>()?;
-        let card = self.method.card();
-        let donor = match card.donor {
-            Donor::Base => self.base.unwrap_or(0),
-            Donor::LastModel => (0..sources.len()).rfind(|at| Some(*at) != self.base).unwrap_or(0),
-        };
+        let donor = self.donor();
         let (aligned, mut notes) = align(&sources, donor)?;
         let of_inputs: Vec<Settings> = self.inputs.iter().map(|input| input.settings.clone()).collect();
         let job = Job {
@@ -154,7 +153,7 @@ impl Merge {
             base: self.base,
             of_inputs: &of_inputs,
             shared: &self.shared,
-            keys: card.keys,
+            keys: self.method.card().keys,
             seed: options.seed,
         };
         let names: Vec<&str> = aligned.iter().map(|one| one.name).collect();
@@ -189,11 +188,15 @@ impl Merge {
 
     /// The type of a tensor that is made: the one that is asked for, or the donor's.
     fn type_of(&self, one: &Aligned<'_>) -> safetensors::Dtype {
-        let donor = match self.method.card().donor {
+        self.dtype.map_or(one.tensors[self.donor()].dtype, Float::dtype)
+    }
+
+    /// The input that the result takes after.
+    fn donor(&self) -> usize {
+        match self.method.card().donor {
             Donor::Base => self.base.unwrap_or(0),
-            Donor::LastModel => (0..one.tensors.len()).rfind(|at| Some(*at) != self.base).unwrap_or(0),
-        };
-        self.dtype.map_or(one.tensors[donor].dtype, Float::dtype)
+            Donor::LastModel => (0..self.inputs.len()).rfind(|at| Some(*at) != self.base).unwrap_or(0),
+        }
     }
 
     /// Makes one tensor; returns whether any of it was computed.
@@ -230,6 +233,8 @@ impl Merge {
             Part::Copy(input) => {
                 let view = one.tensors[*input];
                 if view.dtype == planned.dtype {
+                    // A copy is read as well: what is not finite ends a merge wherever it is.
+                    pieces(&[view], range.clone(), 1, |_| Ok(()))?;
                     let bytes = range.start * float.width()..range.end * float.width();
                     return sink.write(at, bytes.start, &view.bytes[bytes]);
                 }
@@ -268,7 +273,7 @@ impl Merge {
                     Some(config) => sink.text(CONFIG, &format!("{config:#}\n"))?,
                     None => sink.copy(&path, Path::new(name))?,
                 }
-            } else if is_carried(name) {
+            } else if is_carried(name) && (path.is_file() || !path.exists()) {
                 sink.copy(&path, Path::new(name))?;
             }
         }

@@ -118,7 +118,10 @@ impl Kind {
         };
         let expected = match self {
             Kind::Number(min, max) => {
-                if let Some(number) = number().filter(|number| (min..=max).contains(number)) {
+                // Arithmetic is f32, so what is not finite there has no use.
+                let is_finite = |number: &f64| (*number as f32).is_finite();
+                if let Some(number) = number().filter(|number| (min..=max).contains(number)).filter(is_finite)
+                {
                     return Ok(Scalar::Number(number));
                 }
                 match (min.is_finite(), max.is_finite()) {
@@ -148,12 +151,12 @@ impl Kind {
                 }
                 format!("one of {}", words.join(", "))
             }
-            Kind::Text => {
-                if let Scalar::Text(_) = scalar {
-                    return Ok(scalar.clone());
-                }
-                "a text".to_owned()
-            }
+            Kind::Text => match scalar {
+                // A list with one number in it, such as `layers: 3`, is read as a number.
+                Scalar::Number(number) => return Ok(Scalar::Text(number.to_string())),
+                Scalar::Text(_) => return Ok(scalar.clone()),
+                Scalar::Flag(_) => "a text".to_owned(),
+            },
         };
         Err(format!("is {shown}; it must be {expected}"))
     }
@@ -307,5 +310,11 @@ mod tests {
         let said = error(&unknown);
         assert!(said.contains("`tt` of slerp; did you mean `t`?"), "{said}");
         assert!(check(&made(Said::One(Scalar::Text("1e-1".into()))), &[T], "slerp").is_ok());
+        let weight = Key { kind: Kind::Number(f64::NEG_INFINITY, f64::INFINITY), ..T };
+        for wrong in [f64::INFINITY, f64::NAN, 1e300] {
+            let said = check(&made(Said::One(Scalar::Number(wrong))), &[weight], "slerp").unwrap_err();
+            assert!(said.to_string().contains("must be a finite number"), "{said}");
+        }
+        assert_eq!(Kind::Text.accept(&Scalar::Number(3.0)), Ok(Scalar::Text("3".into())));
     }
 }

@@ -69,15 +69,14 @@ impl Sink {
         let Some(name) = output.file_name() else {
             return Err(WeightsError::Refused(format!("{} names no directory", output.display())));
         };
-        let partial = format!(".{}.{}.partial", name.to_string_lossy(), std::process::id());
+        let partial = make_partial(output, &name.to_string_lossy());
         let mut sink = Sink {
             output: output.to_owned(),
-            partial: output.with_file_name(partial),
+            partial: partial.map_err(|source| WeightsError::write(output, source))?,
             files: Vec::new(),
             places: vec![(0, 0); tensors.len()],
             is_done: false,
         };
-        fs::create_dir_all(&sink.partial).map_err(|source| WeightsError::write(output, source))?;
         let shards = shards(tensors, shard_bytes_max);
         let mut weight_map = BTreeMap::new();
         for (at, shard) in shards.iter().enumerate() {
@@ -156,14 +155,19 @@ impl Sink {
         written.map_err(|source| WeightsError::write(&self.output.join(name), source))
     }
 
-    /// Copies the file `from` to `name`, which may be in a folder.
+    /// Copies the file `from` to `name`, which may be in a folder. Its permissions are those of a new file.
     ///
     /// # Errors
     /// If the system can't.
     pub fn copy(&self, from: &Path, name: &Path) -> Result<(), WeightsError> {
+        let mut source = File::open(from).map_err(|source| WeightsError::read(from, source))?;
         let path = self.partial.join(name);
-        let copied = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::copy(from, &path));
-        copied.map(|_| ()).map_err(|source| WeightsError::write(&self.output.join(name), source))
+        let copied = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
+            let mut copy = File::create(&path)?;
+            io::copy(&mut source, &mut copy)?;
+            copy.sync_all()
+        });
+        copied.map_err(|source| WeightsError::write(&self.output.join(name), source))
     }
 
     /// Puts everything on disk, and gives the directory its name.
@@ -175,13 +179,14 @@ impl Sink {
             file.sync_all().map_err(|source| WeightsError::write(path, source))?;
         }
         let failed = |source| WeightsError::write(&self.output, source);
+        sync_dir(&self.partial).map_err(failed)?;
         // Another process may have made it meanwhile; renaming would replace an empty directory.
         if fs::symlink_metadata(&self.output).is_ok() {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
         }
         fs::rename(&self.partial, &self.output).map_err(failed)?;
         self.is_done = true;
-        sync_parent(&self.output).map_err(failed)
+        sync_dir(parent(&self.output)).map_err(failed)
     }
 }
 
@@ -229,12 +234,28 @@ fn write_at(file: &File, mut place: u64, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A rename is durable only once the directory is synced.
-fn sync_parent(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(parent) if cfg!(unix) && !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
-        _ => Ok(()),
+/// Makes a directory beside `output` that did not exist before: what another process left or writes there is not touched.
+fn make_partial(output: &Path, name: &str) -> io::Result<PathBuf> {
+    fs::create_dir_all(parent(output))?;
+    let mut count = 0;
+    loop {
+        let partial = output.with_file_name(format!(".{name}.{}.{count}.partial", std::process::id()));
+        match fs::create_dir(&partial) {
+            // In a container, the process that was killed here may have had the same number.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => count += 1,
+            made => return made.map(|()| partial),
+        }
     }
+}
+
+/// The directory that `path` is in.
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// New names in a directory are durable only once it is synced.
+fn sync_dir(path: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -281,6 +302,8 @@ mod tests {
                 assert_eq!((view.dtype, view.shape), (tensor.dtype, &*tensor.shape));
                 let expected: Vec<u8> = (0..tensor.bytes).map(|from| 16 * at as u8 + from as u8).collect();
                 assert_eq!(view.bytes, expected);
+                let width = tensor.dtype.bitsize() / 8;
+                assert_eq!(view.bytes.as_ptr().addr() % width, 0, "{} is not aligned", tensor.name);
             }
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "nothing else is left");
@@ -301,5 +324,29 @@ mod tests {
         let error = Sink::create(&output, &tensors(), 8).unwrap_err().to_string();
         assert!(error.contains("exists already"), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn two_that_write_at_once_or_one_that_was_killed_do_not_meet() {
+        let dir = tempfile::tempdir().unwrap();
+        let output = dir.path().join("out");
+        let [first, second] =
+            [8, 1000].map(|bytes_max| Sink::create(&output, &tensors(), bytes_max).unwrap());
+        fill(&first);
+        fill(&second);
+        second.finish().unwrap();
+        assert!(first.finish().is_err());
+        assert_eq!(Checkpoint::open(&output).unwrap().len(), 4);
+        assert_eq!(fs::read_dir(&output).unwrap().count(), 1, "no shard of the first is among them");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_copy_that_cannot_be_read_names_what_it_reads() {
+        let dir = tempfile::tempdir().unwrap();
+        let sink = Sink::create(&dir.path().join("out"), &tensors(), 1000).unwrap();
+        let absent = dir.path().join("absent.json");
+        let error = sink.copy(&absent, Path::new("copy.json")).unwrap_err().to_string();
+        assert!(error.contains("cannot read") && error.contains("absent.json"), "{error}");
     }
 }

@@ -106,6 +106,17 @@ pub(crate) fn histogram(
         )
 }
 
+/// `Σ |a|` in f64, in an order that the processor can take eight at a time.
+pub(crate) fn size(values: &[f32]) -> f64 {
+    let mut sums = [0.0; 8];
+    let (whole, rest) = values.as_chunks::<8>();
+    for values in whole {
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(value.abs()));
+    }
+    sums.iter_mut().zip(rest).for_each(|(sum, value)| *sum += f64::from(value.abs()));
+    sums.iter().sum()
+}
+
 /// `Σ a·b` in f64, in an order that the processor can take eight at a time.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0.0; 8];

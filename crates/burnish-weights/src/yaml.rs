@@ -110,15 +110,18 @@ impl File<'_> {
             (None, None) => return Err(self.error(document, "`models` is missing")),
         };
         let base = get("base_model").map(|node| self.base(node, &mut inputs, method.card())).transpose()?;
-        let dtype = get("out_dtype").or(get("dtype"));
-        let dtype = dtype.map(|node| {
-            let name = self.text(node, "dtype")?;
-            let unknown = || format!("`{name}` is not a type; there are float32, bfloat16 and float16");
-            Float::named(name).ok_or_else(|| self.error(node, unknown()))
-        });
-        let merge = Merge { method, inputs, base, shared, dtype: dtype.transpose()? };
+        let of = |key| get(key).map(|node| self.float(node, key)).transpose();
+        // Only the last rounding counts, but a mistake in the other key is one as well.
+        let (computed, stored) = (of("dtype")?, of("out_dtype")?);
+        let merge = Merge { method, inputs, base, shared, dtype: stored.or(computed) };
         merge.check()?;
         Ok(merge)
+    }
+
+    fn float(&self, node: &Node<'_>, key: &str) -> Result<Float, WeightsError> {
+        let name = self.text(node, key)?;
+        let unknown = || format!("`{name}` is not a type; there are float32, bfloat16 and float16");
+        Float::named(name).ok_or_else(|| self.error(node, unknown()))
     }
 
     /// The base, which is one of the models, or one more input.

@@ -54,7 +54,7 @@ fn files_that_are_damaged_or_missing_are_named() {
     fails(&scratch, LINEAR, &["model-00001-of-00002.safetensors", "model.safetensors.index.json"]);
     fs::write(
         scratch.path("b/model.safetensors.index.json"),
-        "{\"weight_map\": {\"x\": \"../y.safetensors\"}}",
+        "{\"format\": \"pt\", \"weight_map\": {\"x\": \"../y.safetensors\"}}",
     )
     .unwrap();
     fails(&scratch, LINEAR, &["index.json", "`weight_map.x`", "of this directory"]);
@@ -113,6 +113,42 @@ fn checkpoints_of_another_kind_are_refused() {
 }
 
 #[test]
+fn vocabularies_of_one_size_are_compared_by_their_tokens() {
+    let scratch = two();
+    let write = |model: &str, vocab: &str, added: &str| {
+        let text = format!("{{\"model\": {{\"vocab\": {vocab}}}, \"added_tokens\": [{added}]}}");
+        fs::write(scratch.path(model).join("tokenizer.json"), text).unwrap();
+    };
+    let added = |content: &str| format!("{{\"id\": 2, \"content\": \"{content}\", \"special\": true}}");
+    write("a", r#"{"x": 0, "y": 1}"#, &added("<end>"));
+    write("b", r#"{"y": 1, "x": 0, "z": 5}"#, &added("<end>"));
+    assert!(scratch.merge(LINEAR, "same").unwrap().notes.is_empty());
+    write("b", r#"[["x", -1.5], ["y", -2]]"#, &added("<turn>"));
+    let notes = scratch.merge(LINEAR, "renamed").unwrap().notes;
+    assert!(
+        notes[0].contains("1 added tokens") && notes[0].contains("2: \"<turn>\", there \"<end>\""),
+        "{notes:?}"
+    );
+    write("b", r#"{"x": 1, "y": 0}"#, &added("<end>"));
+    fails(&scratch, LINEAR, &["b/tokenizer.json", "token 0 is \"y\"", "\"x\" in", "vocabularies differ"]);
+    write("b", "7", &added("<end>"));
+    fails(&scratch, LINEAR, &["b/tokenizer.json", "not a tokenizer", "id of each token"]);
+}
+
+#[test]
+fn buffers_that_follow_from_the_configuration_are_copied() {
+    let scratch = Scratch::new();
+    let with = |value: f32, size: usize| {
+        let buffer = ("layers.0.attn.masked_bias".to_owned(), vec![size], vec![value; size]);
+        [decoder(1), vec![buffer]].concat()
+    };
+    scratch.write("a", &with(-1e9, 1), Float::F32, CONFIG);
+    scratch.write("b", &with(-1e4, 2), Float::F32, CONFIG);
+    scratch.merge(&format!("{LINEAR}dtype: float16"), "out").unwrap();
+    assert_eq!(scratch.bytes("out")["layers.0.attn.masked_bias"], (-1e9f32).to_le_bytes());
+}
+
+#[test]
 fn numbers_that_are_not_finite_or_do_not_fit_are_found() {
     let scratch = two();
     let mut b = decoder(1);
@@ -124,6 +160,12 @@ fn numbers_that_are_not_finite_or_do_not_fit_are_found() {
     b[6].2[13] = 60000.0;
     let _ = fs::remove_dir_all(scratch.path("b"));
     scratch.write("b", &b, Float::Bf16, CONFIG);
+    // A copy is no way around it.
+    let mut broken = decoder(1);
+    broken[6].2[13] = f32::INFINITY;
+    scratch.write("broken", &broken, Float::Bf16, CONFIG);
+    let end = "merge_method: wise_ft\nbase_model: '@a'\nmodels: [{model: '@broken'}]\nparameters: {alpha: 1}";
+    fails(&scratch, end, &["broken/model.safetensors", &name, "inf", "[1, 5]"]);
     let doubled = LINEAR.replace("0.5", "1.5") + "parameters: {normalize: false}\ndtype: float16\n";
     fails(&scratch, &doubled, &[&name, "float16 can't hold", "[1, 5]", "dtype"]);
 }
@@ -189,6 +231,8 @@ fn other_files_are_carried_over_and_the_type_is_told() {
     fs::create_dir(a("original")).unwrap();
     let options = Options { recipe: Some("x: 1\n".into()), ..Options::default() };
     let yaml = format!("{LINEAR}dtype: float32\n");
+    // What is no file is not waited for.
+    assert!(std::process::Command::new("mkfifo").arg(a("pipe")).status().unwrap().success());
     let report = scratch.merge_with(&yaml, "out", &options).unwrap();
     let mut names: Vec<String> = fs::read_dir(scratch.path("out"))
         .unwrap()
@@ -248,6 +292,8 @@ fn configurations_say_where_they_are_wrong() {
         (LINEAR.replacen("{weight: 0.5}", "{}", 1), &["`weight` is not set", "model.embed_tokens.weight", "/a)"]),
         (LINEAR.replace("0.5", "0.0"), &["add up to 0", "normalize: false"]),
         (format!("{LINEAR}dtype: int8"), &["`int8` is not a type", "bfloat16"]),
+        (format!("{LINEAR}dtype: int8\nout_dtype: float32"), &["line 8", "`int8` is not a type"]),
+        (LINEAR.replacen("0.5", ".inf", 1), &["line 5", "`weight` is inf", "finite number"]),
         (format!("{LINEAR}tokenizer_source: union"), &["`tokenizer_source`", "must be base"]),
         (format!("{LINEAR}base_model: '@c'"), &["linear has no base apart"]),
         ("merge_method: slerp\nmodels: [{model: '@a'}]".to_owned(), &["slerp needs a `base_model`"]),

@@ -234,6 +234,21 @@ fn what_cannot_be_extracted_says_why() {
     fails(0, &[], "1 or more");
     fails(4, &["query"], "no map is called query; there are down_proj");
     std::fs::remove_dir_all(scratch.path("tuned")).unwrap();
+    scratch.write("tuned", &changed(&base, 2, 0.1), Float::F32, CONFIG);
+    fails(usize::MAX, &[], "no map has more than 8 dimensions");
+    std::fs::remove_dir_all(scratch.path("tuned")).unwrap();
+    let more = [base.clone(), fill(vec![("model.extra.weight".into(), vec![2, 2])], 1)].concat();
+    scratch.write("tuned", &more, Float::F32, CONFIG);
+    fails(4, &[], "model.extra.weight");
+    std::fs::remove_dir_all(scratch.path("tuned")).unwrap();
+    scratch.write("tuned", &changed(&base, 2, 0.1), Float::F32, &CONFIG.replace("llama", "qwen3"));
+    fails(4, &[], "only models of one architecture");
+    std::fs::remove_dir_all(scratch.path("base")).unwrap();
+    scratch.write("base", &base, Float::F32, &CONFIG.replace("llama", "gpt2"));
+    fails(4, &[], "models of type gpt2 store their maps transposed");
+    std::fs::remove_dir_all(scratch.path("base")).unwrap();
+    scratch.write("base", &base, Float::F32, CONFIG);
+    std::fs::remove_dir_all(scratch.path("tuned")).unwrap();
     scratch.write("tuned", &base[..4].to_vec(), Float::F32, CONFIG);
     fails(4, &[], "model.layers.0.self_attn.o_proj.weight");
 }

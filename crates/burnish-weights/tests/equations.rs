@@ -229,6 +229,25 @@ models: [{model: '@a', parameters: {weight: 1.0, density: 0.4}}]
 }
 
 #[test]
+fn each_model_drops_elements_of_its_own() {
+    let scratch = Scratch::new();
+    let [base, a, _] = three(&scratch);
+    let yaml = "merge_method: dare_linear\nbase_model: '@base'\nmodels: [{model: '@a'}, {model: '@a'}]\n\
+                parameters: {weight: 1.0, density: 0.5, rescale: false}";
+    scratch.merge(yaml, "out").unwrap();
+    let out = scratch.values("out");
+    let mut counts = [0.0; 3];
+    for ((name, _, base), (_, _, a)) in base.iter().zip(&a) {
+        for ((out, base), a) in out[name].iter().zip(base).zip(a) {
+            counts[((out - base) / (a - base)).round() as usize] += 1.0;
+        }
+    }
+    // One of two models keeps an element half of the time, if neither knows of the other.
+    let all: f64 = counts.iter().sum();
+    assert!((counts[1] / all - 0.5).abs() < 4.0 * (0.25 / all).sqrt(), "{counts:?}");
+}
+
+#[test]
 fn model_stock_lies_between_base_and_average() {
     for filter_wise in [false, true] {
         let scratch = Scratch::new();

@@ -109,7 +109,9 @@ fn linear_attention_is_left_alone() {
     write(&config(""), "");
     scratch.merge(&restore(""), "by_names").unwrap();
     expect(&scratch, "by_names", |name| name.contains("layers.1."));
+    scratch.merge(&restore("layers: 2"), "by_number").unwrap();
     scratch.merge(&restore("layers: '2'"), "by_numbers").unwrap();
+    assert_eq!(scratch.bytes("by_number"), scratch.bytes("by_numbers"));
     expect(&scratch, "by_numbers", |name| name.contains("layers.2.") && !name.contains("b_proj"));
     let error = scratch.merge(&restore("layers: '1,7'"), "wrong").unwrap_err().to_string();
     assert!(error.contains("\"7\"") && error.contains("0 to 2"), "{error}");
@@ -201,6 +203,22 @@ fn what_cannot_be_restored_says_why() {
     let yaml = restore("").replace("@pre", "@pre_mixer").replace("@post", "@post_mixer");
     let error = scratch.merge(&yaml, "out").unwrap_err().to_string();
     assert!(error.contains("nothing to restore"), "{error}");
+    // Rows of queries that are not heads of the size that config.json has, in either direction.
+    for rows in [2, 10] {
+        let name = |part: &str| format!("layers.0.attn.{part}.weight");
+        let other = fill(vec![(name("q_proj"), vec![rows, 8]), (name("k_proj"), vec![4, 8])], 1);
+        for kind in ["pre", "post"] {
+            let name = format!("{kind}_{rows}");
+            scratch.write(&name, &other, Float::F32, CONFIG);
+        }
+        let of = |kind: &str| format!("@{kind}_{rows}");
+        let yaml = restore("mode: pro").replace("@pre", &of("pre")).replace("@post", &of("post"));
+        let error = scratch.merge(&yaml, "out").unwrap_err().to_string();
+        assert!(
+            error.contains("q_proj") && error.contains("4 heads") && error.contains("2 dimensions"),
+            "{error}"
+        );
+    }
     let fused = fill(vec![("layers.0.attn.qkv_proj.weight".into(), vec![10, 4])], 1);
     for kind in ["pre", "post"] {
         scratch.write(&format!("{kind}_fused"), &fused, Float::F32, CONFIG);
@@ -344,4 +362,8 @@ fn recorded_inputs_that_do_not_fit_are_refused() {
     scratch.write("none", &none, Float::F32, "{}");
     fails(&rotated("none", "x", ""), &["no map", "model.embed_tokens"]);
     fails(&rotated("absent", "x", ""), &["absent"]);
+    let one = fill(vec![("model.layers.1.mlp.up_proj".into(), vec![6, 8])], 1);
+    scratch.write("one", &one, Float::F32, "{}");
+    fails(&rotated("x", "one", ""), &["one/model.safetensors", "q_proj is missing", "at both models"]);
+    fails(&rotated("one", "x", ""), &["one/model.safetensors", "q_proj is missing", "at both models"]);
 }

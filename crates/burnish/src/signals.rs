@@ -39,7 +39,7 @@ impl Work {
         match self {
             Work::Training => "the run can be resumed from its last checkpoint",
             Work::Generation => "nothing was written to --out",
-            Work::Surgery => "remove the hidden folder (.NAME.partial) beside the output",
+            Work::Surgery => "remove the hidden folder (.NAME.*.partial) beside the output",
             Work::Evaluation => "what was recorded with --out stays, and the same command goes on from there",
         }
     }

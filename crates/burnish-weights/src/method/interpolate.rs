@@ -34,7 +34,7 @@ pub(super) const WISE_FT: Interpolate = Interpolate {
         keys: &[ALPHA],
         base: Base::Needed,
         models: (1, 1),
-        donor: Donor::Base,
+        donor: Donor::LastModel,
     },
     offset: 0.0,
 };
@@ -53,7 +53,7 @@ pub(super) const EXTRAPOLATE: Interpolate = Interpolate {
         }],
         base: Base::Needed,
         models: (1, 1),
-        donor: Donor::Base,
+        donor: Donor::LastModel,
     },
     offset: 1.0,
 };

@@ -23,11 +23,17 @@ impl Chance {
 
     /// Sets the changes that are dropped to 0. `changes` begins with element `start`.
     pub(super) fn keep(self, start: usize, changes: &mut [f32]) {
-        for (at, change) in changes.iter_mut().enumerate() {
-            // One draw of 64 bits serves two elements.
-            let place = (start + at) as u64;
-            let drawn = (bits(self.seed, place >> 1) >> (32 * (place & 1))) & 0xffff_ffff;
-            *change = if drawn < self.kept { *change } else { 0.0 };
+        // One draw of 64 bits serves two elements. A mask in place of a condition, which nobody can predict.
+        let keep = |change: &mut f32, drawn: u64| {
+            let mask = u32::from(drawn & 0xffff_ffff < self.kept).wrapping_neg();
+            *change = f32::from_bits(change.to_bits() & mask);
+        };
+        let (odd, changes) = changes.split_at_mut((start % 2).min(changes.len()));
+        let first = (start / 2) as u64;
+        odd.iter_mut().for_each(|change| keep(change, bits(self.seed, first) >> 32));
+        for (change, place) in changes.chunks_mut(2).zip(first + odd.len() as u64..) {
+            let drawn = bits(self.seed, place);
+            change.iter_mut().zip([drawn, drawn >> 32]).for_each(|(change, drawn)| keep(change, drawn));
         }
     }
 }

@@ -21,7 +21,7 @@ use super::trim::Largest;
 use super::{Base, Card, DENSITY, Donor, INT8_MASK, Method, Site, Span, WEIGHT};
 use crate::WeightsError;
 use crate::settings::{Default, Key, Kind};
-use crate::sweep::fold;
+use crate::sweep::{fold, size};
 
 pub(super) struct TaskVectors {
     card: &'static Card,
@@ -240,10 +240,6 @@ impl Change {
             Kept::Random(chance) => chance.keep(start, changes),
         }
     }
-}
-
-fn size(values: &[f32]) -> f64 {
-    values.iter().map(|value| f64::from(value.abs())).sum()
 }
 
 /// The sum of the weighted changes whose sign is that of the sum of all.

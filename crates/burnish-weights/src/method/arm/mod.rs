@@ -147,10 +147,19 @@ fn rotation_of(site: &Site<'_>) -> Result<Option<Rotation>, WeightsError> {
     if files[0].is_empty() || site.shape.len() != 2 || rank == 0 {
         return Ok(None);
     }
+    let recorded = [Checkpoint::open(Path::new(&files[0]))?, Checkpoint::open(Path::new(&files[1]))?];
+    let map = map_of(site.name);
+    let inputs = match [recorded[0].get(map), recorded[1].get(map)] {
+        [Some(one), Some(other)] => [one, other],
+        [None, None] => return Ok(None),
+        [one, _] => {
+            let lacking = &recorded[usize::from(one.is_some())];
+            let problem = "is missing; inputs of a map are recorded at both models, or at neither";
+            return Err(WeightsError::tensor(lacking.path(), map, problem));
+        }
+    };
     let mut directions = Vec::new();
-    for file in &files {
-        let recorded = Checkpoint::open(Path::new(file))?;
-        let Some(inputs) = recorded.get(map_of(site.name)) else { return Ok(None) };
+    for inputs in inputs {
         if inputs.shape.len() != 2 || inputs.shape[1] != site.row() {
             let problem =
                 format!("has shape {:?}; inputs of this map are [samples, {}]", inputs.shape, site.row());

@@ -110,14 +110,24 @@ impl Layout {
         Ok(Layout { blocks, projection, heads })
     }
 
-    /// Where the keys are that the queries of `head` meet in input `pre`: the tensor and the first of its rows.
+    /// Where the keys are that the queries of `head`, which has `rows`, meet in input `pre`: the tensor and the first of
+    /// its rows.
     pub(super) fn key_of<'a>(
         &self,
         site: &Site<'a>,
         head: usize,
+        rows: usize,
         pre: usize,
     ) -> Result<(View<'a>, usize), WeightsError> {
         let Some(Heads { queries, keys, size }) = self.heads else { return Err(unknown_heads(site)) };
+        let heads = self.blocks.iter().filter(|block| matches!(block.role, Role::Query(_))).count();
+        if rows != size || heads != queries {
+            let problem = format!(
+                "has shape {:?}, but config.json of the base has {queries} heads of queries with {size} dimensions each",
+                site.shape
+            );
+            return Err(site.tensors[pre].error(problem));
+        }
         let group = head * keys / queries.max(1);
         if self.projection == Projection::Fused {
             let mut row = 0;
@@ -193,8 +203,11 @@ fn fused_blocks(site: &Site<'_>, rows: usize, heads: Option<Heads>) -> Result<Ve
 
 fn heads(site: &Site<'_>) -> Option<Heads> {
     let source = &site.job.sources[site.job.base?];
+    // No model has more, and products of two fit.
+    const MOST: u64 = 1 << 20;
     let count = |key: &str| {
-        source.setting(key)?.as_u64().and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0)
+        let count = source.setting(key)?.as_u64().filter(|count| (1..=MOST).contains(count))?;
+        usize::try_from(count).ok()
     };
     let queries = count("num_attention_heads")?;
     let keys = count("num_key_value_heads").unwrap_or(queries);

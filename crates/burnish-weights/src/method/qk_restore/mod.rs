@@ -139,7 +139,7 @@ fn projected<'a>(
     pre: usize,
     post: usize,
 ) -> Result<Part<'a>, WeightsError> {
-    let (key, rows) = layout.key_of(site, head, pre)?;
+    let (key, rows) = layout.key_of(site, head, block.rows, pre)?;
     let share = Arc::new(projection(&key, rows, block.rows, site.number("lambda")?)?);
     let rows = block.rows;
     let width = site.len() / site.shape.first().copied().unwrap_or(1).max(1);

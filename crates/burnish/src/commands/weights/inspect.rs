@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// Show every tensor; without it, tensors that differ only in the number of their layer are one line.
     #[arg(long)]
     all: bool,
-    /// Read all numbers, and report those that are not finite.
+    /// Read all numbers of types F32, BF16 and F16, and report those that are not finite.
     #[arg(long)]
     check: bool,
     /// Print one JSON object.

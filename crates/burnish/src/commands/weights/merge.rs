@@ -70,11 +70,14 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         (Some(method), [output]) => (Merge::of_words(&method, base, models, &set, dtype)?, output),
         (Some(_), _) => return Err("with --method there is no configuration: name the output alone".into()),
         (None, [config, output]) => {
-            let mut merge = burnish_weights::read(config)?;
+            // Read once: it may be a pipe.
+            let text = std::fs::read_to_string(config);
+            let text = text.map_err(|error| format!("cannot read {}: {error}", config.display()))?;
+            let mut merge = burnish_weights::parse(config, &text)?;
             for input in &mut merge.inputs {
                 input.path = burnish_recipe::expand(&input.path)?;
             }
-            options.recipe = Some(std::fs::read_to_string(config)?);
+            options.recipe = Some(text);
             (merge, output)
         }
         (None, _) => {
