@@ -4,12 +4,14 @@
 
 mod abstention;
 mod aopd;
+mod arm;
 mod dereason;
 mod dgg;
 mod dgpo;
 mod fapo;
 mod insight;
 mod lang;
+mod qk_restore;
 mod rdpo;
 mod sdar;
 mod skpo;
@@ -24,12 +26,14 @@ use super::{Component, member};
 pub const SYSTEMS: &[System] = &[
     abstention::SYSTEM,
     aopd::SYSTEM,
+    arm::SYSTEM,
     dereason::SYSTEM,
     dgg::SYSTEM,
     dgpo::SYSTEM,
     fapo::SYSTEM,
     insight::SYSTEM,
     lang::SYSTEM,
+    qk_restore::SYSTEM,
     rdpo::SYSTEM,
     sdar::SYSTEM,
     skpo::SYSTEM,
