@@ -14,6 +14,8 @@ pub struct Kind {
     pub title: &'static str,
     /// A one-line description.
     pub summary: &'static str,
+    /// Two labels of its tasks whose combinations are worth a table of their own: rows, columns.
+    pub axes: Option<[&'static str; 2]>,
     /// The default configuration.
     pub defaults: fn() -> serde_json::Value,
     /// Makes a generator from a configuration; missing keys get their defaults.

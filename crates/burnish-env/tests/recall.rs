@@ -37,7 +37,7 @@ fn prompt(task: &Task) -> &str {
 fn context<'t>(task: &'t Task, style: &str) -> &'t str {
     let (text, _) = prompt(task).rsplit_once('\n').unwrap();
     match (style, task.labels["task"].as_str()) {
-        ("short", _) => text,
+        ("short", _) => text.strip_prefix("> ").unwrap(),
         (_, "vt") => text.split_once("\n\n").unwrap().1,
         _ => text.split_once('\n').unwrap().1,
     }

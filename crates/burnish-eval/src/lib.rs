@@ -20,6 +20,7 @@
 
 pub mod bootstrap;
 mod change;
+mod crossed;
 mod effect;
 mod measure;
 mod pass_at_k;
@@ -29,6 +30,7 @@ mod summary;
 
 pub use bootstrap::Interval;
 pub use change::Change;
+pub use crossed::Crossed;
 pub use effect::{Estimate, holm, smallest_detectable};
 pub use measure::Measure;
 pub use pass_at_k::{Counted, PassAtK, pass_at_k};

@@ -6,6 +6,7 @@ use burnish_core::{Ending, Episode, Task, TaskId, Validity};
 use serde::{Deserialize, Serialize};
 
 use crate::bootstrap::{self, Interval};
+use crate::crossed::Crossed;
 use crate::measure::Measure;
 use crate::spread;
 
@@ -65,6 +66,9 @@ pub struct Summary {
     /// tasks with an answer, and on tasks without).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub flags_by_label: BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>>,
+    /// The headline's measure by two labels at once, where the environment names two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crossed: Option<Crossed>,
 }
 
 /// The tasks that share one value of a label.
@@ -84,7 +88,7 @@ impl Summary {
     /// Summarises `episodes`, given in any order.
     ///
     /// `tasks` gives the labels; an episode of a task that is not among them counts everywhere but in
-    /// [`Self::by_label`]. `weights` are those of [`burnish_core::Verdict::total`]. `seed` is an address of
+    /// [`Self::by_label`]. [`Self::crossed`] is the caller's, who knows the labels. `weights` are those of [`burnish_core::Verdict::total`]. `seed` is an address of
     /// `Purpose::Bootstrap`.
     pub fn of(tasks: &[Task], episodes: &[Episode], weights: &BTreeMap<String, f64>, seed: u64) -> Self {
         let headline = Measure::of(episodes);
@@ -119,6 +123,7 @@ impl Summary {
             truncated_rate: mean_of(&|episode| f64::from(u8::from(is_cut_short(episode)))),
             by_label: by_label(tasks, &leading, headline, seed),
             flags_by_label: flags_by_label(tasks, &groups),
+            crossed: None,
         }
     }
 
@@ -318,7 +323,7 @@ fn by_label(
 }
 
 impl Slice {
-    fn of(values: &[f64], headline: Measure, seed: u64) -> Option<Self> {
+    pub(crate) fn of(values: &[f64], headline: Measure, seed: u64) -> Option<Self> {
         let (tasks, interval) = (values.len(), Some(bootstrap::mean(values, seed)?));
         Some(match headline {
             Measure::Success => Slice { tasks, success: interval, reward: None },

@@ -23,7 +23,7 @@ use crate::supply::{SUPPLIES, Table};
 
 use super::{
     Method, REWARD_MODEL, Recipe, RecipeError, Source, TeacherContext, TeacherSection, Use, bounds, empty,
-    engine, evaluations, trainer,
+    engine, evaluations, trainer, weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -168,6 +168,15 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             let rule = "can't be trained as a reward model: leave `policy.lora` out";
             ranges.holds("policy.lora", recipe.policy.lora.is_none(), rule)?;
         }
+        Method::None => {
+            let is_bare = recipe.data.path.is_empty() && recipe.data.demonstrations.is_empty();
+            ranges.holds("data", is_bare, "has no use with `train.method = \"none\"`: nothing is learned")?;
+            let rule = "has no use with `train.method = \"none\"`: nothing is learned";
+            ranges.holds("policy.lora", recipe.policy.lora.is_none(), rule)?;
+            ranges.holds("policy.new", recipe.policy.new.is_none(), rule)?;
+            // The one step that brings the policy into the run.
+            recipe.train.max_steps = 1;
+        }
         Method::Sft => {
             let has_data = !recipe.data.path.is_empty() || !recipe.data.demonstrations.is_empty();
             ranges.holds(
@@ -182,7 +191,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     check_rows(recipe, &ranges)?;
     complete_gate(recipe, &ranges)?;
     complete_replay(recipe, &ranges)?;
-    let is_given = recipe.policy.path.is_some() || recipe.policy.from.is_some();
+    let is_given = recipe.policy.path.is_some() || recipe.policy.from.is_some() || recipe.weights.is_some();
     let has_start = is_given && recipe.policy.lora.is_none();
     let can_diverge = train_is_grpo(recipe) && has_start;
     ranges.holds(
@@ -351,6 +360,10 @@ fn check_length(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError>
             let is_free = train.max_steps == 0 || ranges.source.is_of_run();
             ranges.holds(key, is_free, "excludes `train.max_steps`: give one of them")?;
         }
+        None if train.method == Method::None => {
+            let rule = "has no use with `train.method = \"none\"`: leave it out";
+            ranges.holds("train.max_steps", train.max_steps <= 1, rule)?;
+        }
         None => {
             let rule = if train_is_grpo(recipe) {
                 "must be 1 or more"
@@ -429,6 +442,9 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
             return Err(source.error("policy.lora.dropout", rule.into()));
         }
     }
+    if recipe.weights.is_some() {
+        return weights::check(recipe, source);
+    }
     if policy.from.is_some() {
         for (key, is_there) in [("policy.path", policy.path.is_some()), ("policy.new", policy.new.is_some())]
         {
@@ -441,7 +457,8 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     match (&policy.path, &policy.new) {
         (None, None) => Err(source.error(
             "policy",
-            "needs `policy.path`, a model directory, or `policy.from`, a recipe that makes one".into(),
+            "needs `policy.path`, a model directory, `policy.from`, a recipe that makes one, or `[weights]`"
+                .into(),
         )),
         (Some(_), Some(_)) => {
             Err(source.error("policy.new", "excludes `policy.path`: give one of them".into()))

@@ -33,6 +33,7 @@ mod too_short;
 mod train;
 mod trainer;
 mod user;
+mod weights;
 mod words;
 
 use std::collections::BTreeMap;
@@ -72,6 +73,7 @@ pub use stage_use::StageUse;
 pub use teacher::{TeacherContext, TeacherSection};
 pub use train::{Method, TrainSection};
 pub use user::UserSection;
+pub use weights::{Ingredient, Place, WeightsSection};
 
 /// What is wrong with a recipe, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -110,7 +112,11 @@ pub struct Recipe {
     /// Where the run is stored, and what makes it repeatable.
     pub run: RunSection,
     /// Which policy is trained.
+    #[serde(default)]
     pub policy: PolicySection,
+    /// The surgery that makes the policy, if none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<WeightsSection>,
     /// How the policy learns, and for how long.
     pub train: TrainSection,
     /// Which environment is played and evaluated; not needed to learn from rows.

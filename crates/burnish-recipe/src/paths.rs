@@ -73,15 +73,9 @@ pub fn each<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> {
         one(place, keys.join("."), kind, None, visit)?;
     }
     for table in ["policy", "teacher"] {
-        let Some(from) = recipe.get_mut(table).and_then(|table| table.get_mut("from")) else { continue };
-        let key = format!("{table}.from");
-        match from {
-            Value::Object(_) => {
-                one(from.get_mut("recipe"), format!("{key}.recipe"), PathKind::Recipe, None, visit)?;
-            }
-            from => one(Some(from), key, PathKind::Recipe, None, visit)?,
-        }
+        from(recipe.get_mut(table), table, visit)?;
     }
+    each_ingredient(recipe, visit)?;
     for key in ["path", "held_out"] {
         let paths = recipe.get_mut("data").and_then(|data| data.get_mut(key));
         many(paths, &format!("data.{key}"), None, visit)?;
@@ -101,6 +95,35 @@ pub fn each<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> {
         let folder = folder.map(str::to_owned);
         many(config.get_mut(ENV_PATH), &format!("{key}.{ENV_PATH}"), folder, visit)
     })
+}
+
+/// The recipe that makes the model of the table called `key`.
+fn from<E>(table: Option<&mut Value>, key: &str, visit: Visit<'_, E>) -> Result<(), E> {
+    let Some(from) = table.and_then(|table| table.get_mut("from")) else { return Ok(()) };
+    match from {
+        Value::Object(_) => {
+            one(from.get_mut("recipe"), format!("{key}.from.recipe"), PathKind::Recipe, None, visit)
+        }
+        from => one(Some(from), format!("{key}.from"), PathKind::Recipe, None, visit),
+    }
+}
+
+/// The models of `[weights]`.
+fn each_ingredient<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> {
+    let Some(weights) = recipe.get_mut("weights") else { return Ok(()) };
+    let mut visit_one = |table: &mut Value, key: &str| {
+        one(table.get_mut("path"), format!("{key}.path"), PathKind::Model, None, visit)?;
+        from(Some(table), key, visit)
+    };
+    if let Some(base) = weights.get_mut("base_model") {
+        visit_one(base, "weights.base_model")?;
+    }
+    if let Some(Value::Array(models)) = weights.get_mut("models") {
+        for (at, model) in models.iter_mut().enumerate() {
+            visit_one(model, &format!("weights.models[{at}]"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Visits every configuration of an environment, with its key and the environment's id.
@@ -225,6 +248,7 @@ mod tests {
             "run": {"dir": "run", "cache": "cache"},
             "policy": {"path": "policy", "chat_template": "chat.jinja", "from": "one.toml"},
             "teacher": {"path": "teacher", "from": {"recipe": "two.toml", "set": ["x"]}},
+            "weights": {"base_model": {"path": "w"}, "models": [{"from": "x.toml"}, {"from": {"recipe": "y.toml"}}]},
             "critic": {"path": "critic"}, "judge": {"path": "judge", "prompt": "path"}, "user": {"path": "user"},
             "reward": {"model": {"path": "reward"}},
             "env": {"id": "rows", "config": rows("a"), "split": {"scorer": {"judge": {"path": "scorer"}}}},
@@ -268,6 +292,9 @@ mod tests {
             "teacher.from.recipe=two.toml",
             "teacher.path=teacher",
             "user.path=user",
+            "weights.base_model.path=w",
+            "weights.models[0].from=x.toml",
+            "weights.models[1].from.recipe=y.toml",
         ];
         assert_eq!(seen, expected);
     }

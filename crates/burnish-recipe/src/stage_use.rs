@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Recipe, StageRecipe};
+use super::{Place, Recipe, StageRecipe};
 
 /// How a later recipe uses the policy of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,17 +11,17 @@ pub enum StageUse {
     Policy,
     /// As its teacher: `teacher.from`.
     Teacher,
+    /// As a model that its policy is made from: `weights.base_model.from`, `weights.models[0].from`.
+    Weights(Place),
 }
 
 impl StageUse {
-    /// All uses.
-    pub const ALL: [StageUse; 2] = [StageUse::Policy, StageUse::Teacher];
-
     /// The key that names the recipe.
-    pub fn key(self) -> &'static str {
+    pub fn key(self) -> String {
         match self {
-            StageUse::Policy => "policy.from",
-            StageUse::Teacher => "teacher.from",
+            StageUse::Policy => "policy.from".to_owned(),
+            StageUse::Teacher => "teacher.from".to_owned(),
+            StageUse::Weights(place) => format!("{}.from", place.key()),
         }
     }
 
@@ -30,6 +30,7 @@ impl StageUse {
         match self {
             StageUse::Policy => "the policy to start from",
             StageUse::Teacher => "the teacher",
+            StageUse::Weights(_) => "a model for the surgery",
         }
     }
 
@@ -38,6 +39,7 @@ impl StageUse {
         match self {
             StageUse::Policy => recipe.policy.from.as_ref(),
             StageUse::Teacher => recipe.teacher.as_ref()?.from.as_ref(),
+            StageUse::Weights(place) => recipe.weights.as_ref()?.at(place)?.from.as_ref(),
         }
     }
 
@@ -46,6 +48,7 @@ impl StageUse {
         match self {
             StageUse::Policy => recipe.policy.from.as_mut(),
             StageUse::Teacher => recipe.teacher.as_mut()?.from.as_mut(),
+            StageUse::Weights(place) => recipe.weights.as_mut()?.at_mut(place)?.from.as_mut(),
         }
     }
 
@@ -54,11 +57,26 @@ impl StageUse {
         match self {
             StageUse::Policy => Some(&mut recipe.policy.path),
             StageUse::Teacher => recipe.teacher.as_mut().map(|teacher| &mut teacher.path),
+            StageUse::Weights(place) => Some(&mut recipe.weights.as_mut()?.at_mut(place)?.made),
         }
     }
 
     /// The uses for which a recipe names other recipes.
     pub fn of(recipe: &Recipe) -> Vec<StageUse> {
-        StageUse::ALL.into_iter().filter(|of| of.made_by(recipe).is_some()).collect()
+        let models = recipe.weights.iter().flat_map(|weights| weights.ingredients());
+        let models = models.map(|(place, _)| StageUse::Weights(place));
+        let all = [StageUse::Policy, StageUse::Teacher].into_iter().chain(models);
+        all.filter(|of| of.made_by(recipe).is_some()).collect()
+    }
+
+    /// The models that a run of the recipe does not find at a path of the recipe, so that it keeps copies of them: what
+    /// other recipes and surgery make.
+    pub fn kept(recipe: &Recipe) -> Vec<StageUse> {
+        let is_kept = |of: &StageUse| match of {
+            StageUse::Policy => recipe.policy.from.is_some() || recipe.weights.is_some(),
+            StageUse::Teacher => of.made_by(recipe).is_some(),
+            StageUse::Weights(_) => false,
+        };
+        [StageUse::Policy, StageUse::Teacher].into_iter().filter(is_kept).collect()
     }
 }

@@ -7,6 +7,9 @@ pub(super) fn warnings(recipe: &Recipe) -> Vec<String> {
     let (train, optimizer) = (&recipe.train, &recipe.optimizer);
     let steps = train.max_steps;
     let is_grpo = train.method == Method::Grpo;
+    if train.method == Method::None {
+        return Vec::new();
+    }
     let in_step = if is_grpo { (train.epochs as u64).saturating_mul(train.minibatches as u64) } else { 1 };
     let updates = steps.saturating_mul(in_step);
     let mut found = Vec::new();

@@ -14,6 +14,8 @@ pub enum Method {
     Preference,
     /// A model that gives whole conversations a number, from the same rows as preferences.
     Reward,
+    /// Not at all: the policy is evaluated, and is the run's result as it is.
+    None,
 }
 
 /// `[train]`

@@ -45,12 +45,13 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
 }
 
 /// Tables and keys that need the weights here, and what could be used instead.
-fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 11] {
+fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 12] {
     let policy = &recipe.policy;
     [
         ("engine", recipe.engine.is_some(), "the server that trains samples as well; leave `[engine]` out"),
         ("policy.new", policy.new.is_some(), "the server has the model; name its files in `policy.path`"),
         ("policy.from", policy.from.is_some(), "the server has the model; name its files in `policy.path`"),
+        ("weights", recipe.weights.is_some(), "the server has the model; name its files in `policy.path`"),
         (
             "policy.lora",
             policy.lora.is_some(),
@@ -63,8 +64,8 @@ fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 11] {
         ),
         (
             "train.method",
-            recipe.train.method == Method::Reward,
-            "a server trains no head of values; train the reward model here, and use it with `[reward.model]`",
+            matches!(recipe.train.method, Method::Reward | Method::None),
+            "a server trains no head of values, and nothing is no training; do that here, without `[trainer]`",
         ),
         (
             "rollout.policy_lag",

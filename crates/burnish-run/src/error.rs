@@ -54,6 +54,9 @@ pub enum RunError {
     /// A server that trains can't be used.
     #[error(transparent)]
     Trainer(#[from] burnish_remote::tinker::TinkerError),
+    /// The surgery of `[weights]` can't be carried out.
+    #[error("weights: {0}")]
+    Weights(#[from] burnish_weights::WeightsError),
     /// A setting of the loss or the advantage is wrong.
     #[error(transparent)]
     Setting(#[from] burnish_rl::SettingError),

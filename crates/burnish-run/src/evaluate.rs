@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Episode, Policy};
+use burnish_core::{Episode, Policy, Task};
 use burnish_env::rollout::Overlong;
-use burnish_eval::Summary;
+use burnish_eval::{Crossed, Summary};
 use burnish_rl::advantage::Phase;
 use burnish_rl::plan::{CycleCheck, Plain, RolloutPlan};
 
@@ -31,6 +31,18 @@ pub fn bootstrap_seed(recipe: &Recipe) -> u64 {
     Address::new(recipe.eval.seed, Purpose::Bootstrap).seed()
 }
 
+/// What the episodes of an evaluation say about the policy of `recipe`, with the table of two labels that the tasks'
+/// environment names.
+pub fn summarise(recipe: &Recipe, tasks: &[Task], episodes: &[Episode]) -> Summary {
+    let (weights, seed) = (&recipe.reward.weights, bootstrap_seed(recipe));
+    let mut summary = Summary::of(tasks, episodes, weights, seed);
+    let kind = tasks.first().and_then(|task| burnish_env::kind(&task.environment).ok());
+    if let Some(labels) = kind.and_then(|kind| kind.axes) {
+        summary.crossed = Crossed::of(labels, tasks, episodes, weights, seed);
+    }
+    summary
+}
+
 /// Plays every task of a set and summarises the episodes. The same policy always gets the same evaluation, whatever
 /// the step.
 ///
@@ -40,7 +52,7 @@ pub(crate) fn evaluate(recipe: &Recipe, learner: &Learner, set: &EvalSet) -> Res
     let mut sampler = learner.sampler(recipe.rollout.limits())?;
     let episodes = play(recipe, sampler.policy(), set, 0..set.tasks.len())?;
     sampler.finish()?;
-    let summary = Summary::of(&set.tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
+    let summary = summarise(recipe, &set.tasks, &episodes);
     Ok(Evaluation { episodes, summary })
 }
 

@@ -18,7 +18,7 @@ use crate::stages;
 use crate::stored::{self, Found};
 use crate::tasks::Tasks;
 use burnish_recipe::paths::ENV_PATH;
-use burnish_recipe::{PolicySection, Recipe};
+use burnish_recipe::{PolicySection, Recipe, StageUse};
 use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 use burnish_rundir::text::{shell_path, shell_word};
 
@@ -243,7 +243,8 @@ fn is_run(path: &Path) -> bool {
 
 /// The policy that the run in `path` started from, which may hold an adapter's base.
 fn start_of(path: &Path, recipe: &Recipe) -> Option<PathBuf> {
-    let kept = Some(path.join(burnish_rundir::run_dir::START)).filter(|_| recipe.policy.from.is_some());
+    let kept = Some(path.join(burnish_rundir::run_dir::START))
+        .filter(|_| StageUse::kept(recipe).contains(&StageUse::Policy));
     kept.or_else(|| recipe.policy.path.clone())
 }
 

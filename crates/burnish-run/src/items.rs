@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::RunError;
 use crate::eval_set::EvalSet;
-use crate::evaluate::{bootstrap_seed, play};
+use crate::evaluate::{play, summarise};
 use crate::inspect::{Player, Target};
 use crate::records::{Item, PolicySettings, Records, unwritable};
 use crate::tasks::Tasks;
@@ -261,8 +261,7 @@ impl Target {
             }
             watch.event(played.event(end, start));
         }
-        let mut summary =
-            Summary::of(&set.tasks, &played.episodes, &recipe.reward.weights, bootstrap_seed(recipe));
+        let mut summary = summarise(recipe, &set.tasks, &played.episodes);
         if !has_tokens {
             summary.completion_tokens_mean = None;
         }

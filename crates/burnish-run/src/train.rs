@@ -18,7 +18,7 @@ use burnish_train::schedule::{Schedule, Warmup};
 use crate::RunError;
 use crate::decontaminate;
 use crate::engine::Engine;
-use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
+use crate::evaluate::{Evaluation, bootstrap_seed, evaluate, summarise};
 use crate::learner::Learner;
 use crate::offline::{Corpus, OfflineLoop};
 use crate::online::{OnlineLoop, PlayedMember};
@@ -112,6 +112,8 @@ pub struct Run {
 enum Loop {
     Online(Box<OnlineLoop>),
     Offline(Box<OfflineLoop>),
+    /// The policy stays as it is.
+    Still,
 }
 
 impl Run {
@@ -178,7 +180,10 @@ impl Run {
                 let values = decontaminate::metrics(report);
                 self.log("data", values)?;
             }
-            self.evaluate(watch)?;
+            // A policy that stays as it is has one result.
+            if !matches!(self.work, Loop::Still) {
+                self.evaluate(watch)?;
+            }
             self.report_under_way(watch);
         }
         while self.step < steps_max && !self.best.is_out_of_patience() {
@@ -239,6 +244,7 @@ impl Run {
                 done.metrics
             }
             Loop::Offline(work) => work.step(&self.recipe, &mut self.learner, &lr, step)?,
+            Loop::Still => Metrics { step: Values::new(), updates: Vec::new() },
         };
         for note in self.learner.take_notes() {
             watch.event(Event::Note(format!("step {}: {note}", step + 1)));
@@ -331,11 +337,11 @@ impl Run {
         let learned = &self.work;
         let mut write_more = |dir: &Path| match learned {
             Loop::Online(work) => work.save(dir, step),
-            Loop::Offline(_) => Ok(()),
+            Loop::Offline(_) | Loop::Still => Ok(()),
         };
         let work = match &self.work {
             Loop::Online(work) => work.state(),
-            Loop::Offline(_) => serde_json::Value::Null,
+            Loop::Offline(_) | Loop::Still => serde_json::Value::Null,
         };
         let mut state = serde_json::json!({ "tokens": self.tokens, "stage": work, "started": self.started });
         let best = self.best.state();
@@ -358,7 +364,7 @@ impl Run {
         let seed = bootstrap_seed(&self.recipe);
         let summed = |episodes: &[Episode]| {
             let main = self.tasks.main().filter(|_| !episodes.is_empty())?;
-            Some(Summary::of(&main.tasks, episodes, weights, seed))
+            Some(summarise(&self.recipe, &main.tasks, episodes))
         };
         let outcome = Outcome {
             dir: self.dir.path().to_owned(),
@@ -391,7 +397,7 @@ fn schedule(recipe: &Recipe) -> Schedule {
     let optimizer = &recipe.optimizer;
     let updates_per_step = match recipe.train.method {
         Method::Grpo => recipe.train.epochs * recipe.train.minibatches,
-        Method::Sft | Method::Preference | Method::Reward => 1,
+        Method::Sft | Method::Preference | Method::Reward | Method::None => 1,
     };
     Schedule {
         peak: optimizer.learning_rate,
@@ -437,6 +443,7 @@ impl Parts {
         };
         watch.event(Event::Doing("making tasks"));
         let is_grpo = recipe.train.method == Method::Grpo;
+        let has_rows = !matches!(recipe.train.method, Method::Grpo | Method::None);
         let mut tasks = Tasks::make(recipe, is_grpo)?.with_others(recipe)?;
         if tasks.held_out > 0 {
             watch.event(Event::Note(format!(
@@ -444,7 +451,7 @@ impl Parts {
                 tasks.held_out, recipe.env.tasks
             )));
         }
-        let mut held_out = if is_grpo { None } else { Corpus::held_out(recipe)? };
+        let mut held_out = if has_rows { Corpus::held_out(recipe)? } else { None };
         let against = decontaminate::of_evaluation(recipe, &tasks, held_out.as_ref())?;
         let (corpus, overlap) = if is_grpo {
             let overlap = match (&against, tasks.train_mut()) {
@@ -454,6 +461,8 @@ impl Parts {
                 _ => None,
             };
             (Corpus::default(), overlap)
+        } else if !has_rows {
+            (Corpus::default(), None)
         } else {
             watch.event(Event::Doing("reading data"));
             let (mut corpus, report) = Corpus::open(recipe, &tasks.held_out_ids(), against.as_ref())?;
@@ -493,6 +502,8 @@ impl Parts {
             let (schedule, state) = (schedule(recipe), &state["stage"]);
             let work = OnlineLoop::new(recipe, &learner, schedule, &config, checkpoint.as_ref(), state)?;
             Loop::Online(Box::new(work))
+        } else if !has_rows {
+            Loop::Still
         } else {
             let work = OfflineLoop::new(recipe, corpus, held_out, &learner)?;
             work.notes(recipe, &learner).into_iter().for_each(|note| watch.event(Event::Note(note)));

@@ -57,7 +57,7 @@ impl TrainingServer {
         let context = model.max_position_embeddings;
         let bounds = match recipe.train.method {
             Method::Grpo => recipe.loss.build()?.surrogate().map(bounds),
-            Method::Sft | Method::Preference | Method::Reward => None,
+            Method::Sft | Method::Preference | Method::Reward | Method::None => None,
         };
         let tinker = Tinker::connect(config, seed, context, bounds, from.as_ref())?;
         let own = recipe.trainer_config();

@@ -35,6 +35,7 @@ pub const KIND: crate::Kind = crate::Kind {
     id: ID,
     title: "accounts with tools",
     summary: "Move money between accounts with tools that tell and change balances (tools, multi-turn).",
+    axes: None,
     defaults: || settings::to_value(&AccountsConfig::default()).unwrap_or_default(),
     build: |config| Ok(Box::new(Accounts::new(settings::read(config)?)?)),
 };

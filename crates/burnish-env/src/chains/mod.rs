@@ -45,6 +45,7 @@ pub const KIND: Kind = Kind {
     id: ID,
     title: "chains of operations",
     summary: "Work out a chain of operations, forward or in reverse, over stated numbers or memorised facts.",
+    axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     build,
 };

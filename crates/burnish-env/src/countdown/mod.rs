@@ -37,6 +37,7 @@ pub const KIND: Kind = Kind {
     id: ID,
     title: "Countdown",
     summary: "Reach a target from given numbers with + - * /.",
+    axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     build,
 };

@@ -42,6 +42,7 @@ pub const KIND: Kind = Kind {
     id: ID,
     title: "household tasks",
     summary: "Find, clean, heat, cool and place objects in a house, in text (multi-turn).",
+    axes: None,
     defaults: || settings::to_value(&HouseholdConfig::default()).unwrap_or_default(),
     build: |config| Ok(Box::new(Household::new(settings::read(config)?)?)),
 };

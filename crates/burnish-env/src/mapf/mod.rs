@@ -45,6 +45,7 @@ pub const KIND: Kind = Kind {
     id: ID,
     title: "multi-agent FrozenLake",
     summary: "Move several agents over a grid with holes to their goals, without collisions (single turn).",
+    axes: None,
     defaults: || play::json(&MapfConfig::default()),
     build: |value| Ok(Box::new(Mapf::new(MapfConfig::read(value)?)?)),
 };

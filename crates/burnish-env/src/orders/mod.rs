@@ -35,6 +35,7 @@ pub const KIND: crate::Kind = crate::Kind {
     id: ID,
     title: "taking orders",
     summary: "Take an order from a user, who says only what they are asked for (simulated user, multi-turn).",
+    axes: None,
     defaults: || settings::to_value(&OrdersConfig::default()).unwrap_or_default(),
     build: |config| Ok(Box::new(Orders::new(settings::read(config)?)?)),
 };

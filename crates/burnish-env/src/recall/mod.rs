@@ -38,6 +38,7 @@ pub const KIND: Kind = Kind {
     id: ID,
     title: "recall",
     summary: "Find needles in a haystack and track variables, by length and depth (RULER's tasks; single turn).",
+    axes: Some(["length", "depth"]),
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     build,
 };

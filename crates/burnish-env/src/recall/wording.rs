@@ -28,7 +28,7 @@ pub(super) fn needle(style: PromptStyle, values: Form, key: &str, value: &str) -
         PromptStyle::Full => {
             format!("One of the special magic {} for {key} is: {value}.", values.plural())
         }
-        PromptStyle::Short => format!("{key}: {value}."),
+        PromptStyle::Short => format!("{key}={value}."),
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) fn needle(style: PromptStyle, values: Form, key: &str, value: &str) -
 pub(super) fn assignment(style: PromptStyle, name: &str, value: &str) -> String {
     match style {
         PromptStyle::Full => format!("VAR {name} = {value}"),
-        PromptStyle::Short => format!("{name} = {value}."),
+        PromptStyle::Short => format!("{name}={value}."),
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn assignment(style: PromptStyle, name: &str, value: &str) -> String 
 pub(super) fn copy(style: PromptStyle, name: &str, from: &str) -> String {
     match style {
         PromptStyle::Full => format!("VAR {name} = VAR {from}"),
-        PromptStyle::Short => format!("{name} = {from}."),
+        PromptStyle::Short => format!("{name}={from}."),
     }
 }
 
@@ -60,7 +60,8 @@ pub(super) fn separator(style: PromptStyle, surroundings: Surroundings) -> &'sta
 pub(super) fn frame(config: &Config, task: RecallTask, hidden: &Hidden) -> Frame {
     let query = listed(&hidden.queries);
     if config.prompt == PromptStyle::Short {
-        return Frame { before: String::new(), after: format!("\n{query}?") };
+        // Names of questions have a space before them, as those of needles do: to many tokenizers, that is another token.
+        return Frame { before: "> ".to_owned(), after: format!("\n? {query}") };
     }
     let Some(shape) = task.shape(config) else {
         let count = hidden.references.len();

@@ -82,6 +82,7 @@ pub const KIND: Kind = Kind {
     id: ID,
     title: "rows of files",
     summary: "Tasks from jsonl, csv or parquet files, judged by a built-in verifier or your own command.",
+    axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     build,
 };

@@ -33,6 +33,7 @@ pub const KIND: Kind = Kind {
     id: ID,
     title: "timed facts",
     summary: "Answer who held a role when, from stated facts, or say that no answer is known (single turn).",
+    axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     build,
 };

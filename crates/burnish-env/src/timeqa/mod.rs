@@ -41,6 +41,7 @@ pub const KIND: Kind = Kind {
     id: ID,
     title: "TimeQA",
     summary: "TimeQA's human-written test questions about Wikipedia pages (evaluation only, needs the file).",
+    axes: None,
     defaults: || to_value(&Config::default()).unwrap_or_default(),
     build: |value| Ok(Box::new(TimeQa::new(settings::read(value)?)?)),
 };

@@ -34,7 +34,7 @@ pub(crate) fn unscored(task: &str) -> Episode {
     Episode { verdict: Verdict::unscored("hung"), ..episode(task, false, 0.0) }
 }
 
-fn task(id: &str, labels: &[(&str, &str)]) -> Task {
+pub(crate) fn task(id: &str, labels: &[(&str, &str)]) -> Task {
     Task {
         id: TaskId(id.into()),
         environment: "test".into(),

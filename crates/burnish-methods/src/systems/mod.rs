@@ -4,6 +4,7 @@
 
 mod abstention;
 mod aopd;
+mod arm;
 mod daid;
 mod dereason;
 mod dgg;
@@ -12,6 +13,7 @@ mod fapo;
 mod fg2_gdn;
 mod insight;
 mod lang;
+mod qk_restore;
 mod rdpo;
 mod sdar;
 mod skpo;
@@ -26,6 +28,7 @@ use super::{Component, member};
 pub const SYSTEMS: &[System] = &[
     abstention::SYSTEM,
     aopd::SYSTEM,
+    arm::SYSTEM,
     daid::SYSTEM,
     dereason::SYSTEM,
     dgg::SYSTEM,
@@ -34,6 +37,7 @@ pub const SYSTEMS: &[System] = &[
     fg2_gdn::SYSTEM,
     insight::SYSTEM,
     lang::SYSTEM,
+    qk_restore::SYSTEM,
     rdpo::SYSTEM,
     sdar::SYSTEM,
     skpo::SYSTEM,

@@ -229,7 +229,7 @@ fn making<'a>(recipe: &Recipe, learner: &'a Learner) -> Making<'a> {
         learned: match recipe.train.method {
             Method::Reward => Learned::Rewards,
             Method::Preference => Learned::Preferences,
-            Method::Grpo | Method::Sft => Learned::Answers,
+            Method::Grpo | Method::Sft | Method::None => Learned::Answers,
         },
         length_max: recipe.data.max_length.map_or(context, |length| length.min(context)),
         too_long: recipe.data.overlong,

@@ -11,12 +11,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use burnish_core::{Episode, Task};
 use burnish_data::overlap::OverlapReport;
 use burnish_env::Generator;
-use burnish_eval::{Change, Measure, Summary, is_success};
+use burnish_eval::{Change, Measure, is_success};
 use burnish_model::Tokenizer;
 
 use crate::RunError;
 use crate::decontaminate;
-use crate::evaluate::bootstrap_seed;
+use crate::evaluate::{bootstrap_seed, summarise};
 use crate::inspect::{environment_of, makes_its_tasks, rendering};
 use crate::stored;
 use crate::unscored::UnscoredSteps;
@@ -209,7 +209,7 @@ fn evaluated(recipe: &Recipe, journal: &Journal, name: Option<&str>) -> Result<E
     let (mut steps, mut first, mut last) = (Vec::new(), None, None);
     for entry in journal.steps()?.into_iter().filter(|entry| entry.kind == kind) {
         let (tasks, episodes) = played(journal.episodes(entry.step, kind.clone())?);
-        let summary = Summary::of(&tasks, &episodes, weights, seed);
+        let summary = summarise(recipe, &tasks, &episodes);
         steps.push(EvaluatedStep { step: entry.step, summary });
         if first.is_none() { first = Some(episodes) } else { last = Some(episodes) }
     }

@@ -23,6 +23,10 @@ fn method(recipe: &Recipe) -> String {
     let loss = recipe.loss.objective.as_str();
     match recipe.train.method {
         Method::Sft => "imitation (SFT)".to_owned(),
+        Method::None => match &recipe.weights {
+            Some(weights) => format!("surgery ({})", weights.method),
+            None => "no training".to_owned(),
+        },
         Method::Preference if loss == "simpo" => "preferences (SimPO)".to_owned(),
         Method::Preference => format!("preferences ({})", loss.to_uppercase().replace('_', " ")),
         Method::Reward if loss == "bradley_terry" => "reward model (Bradley–Terry)".to_owned(),
@@ -93,6 +97,13 @@ fn model(recipe: &Recipe) -> Option<String> {
     }
     if policy.new.is_some() {
         return Some("New policy".to_owned());
+    }
+    if let Some(weights) = &recipe.weights {
+        // The last model is the one that most methods change.
+        let from = weights.models.last()?;
+        let of_recipe = from.from.as_ref().and_then(|from| from.recipe.file_stem());
+        let name = of_recipe.map(|name| name.to_string_lossy().into_owned());
+        return name.or_else(|| from.path.as_deref().and_then(model_name));
     }
     policy.path.as_deref().and_then(model_name)
 }

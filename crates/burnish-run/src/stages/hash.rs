@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use super::surgery;
 use crate::RunError;
 use crate::model_files::policy_digests;
 use crate::model_path;
@@ -63,8 +64,9 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
         }
     }
     let mut models = BTreeMap::new();
-    // With a `from`, `path` may be the copy inside a run directory, and the hash of the `from` identifies the policy.
-    let path = recipe.policy.path.as_deref().filter(|_| recipe.policy.from.is_none());
+    // A copy inside a run directory is identified by what it was made from.
+    let path =
+        recipe.policy.path.as_deref().filter(|_| recipe.policy.from.is_none() && recipe.weights.is_none());
     let critic = recipe.critic.as_ref().and_then(|critic| critic.path.as_deref());
     let teacher = recipe.teacher.as_ref().filter(|teacher| teacher.from.is_none());
     let teacher = teacher.and_then(|teacher| teacher.path.as_deref());
@@ -84,6 +86,10 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
             models.insert(name, policy_digests(&model_path::locate(path)?.dir)?);
         }
     }
+    let weights = recipe.weights.as_ref().map(surgery::decides).transpose()?;
+    if let (Some(_), Value::Object(value)) = (&weights, &mut value) {
+        value.shift_remove("weights");
+    }
     let files = files(recipe)?.iter().map(|file| file_digest(file)).collect::<Result<Vec<_>, FileError>>()?;
     let mut whole = json!({
         "format": FORMAT,
@@ -94,6 +100,9 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     });
     if let Some(hash) = StageUse::Teacher.made_by(recipe).and_then(|from| from.hash.as_ref()) {
         whole["teacher"] = hash.as_str().into();
+    }
+    if let Some(weights) = weights {
+        whole["weights"] = weights;
     }
     if let Some(template) = &recipe.policy.chat_template {
         whole["chat_template"] = file_digest(template)?.into();

@@ -22,7 +22,7 @@ const BASE: &str = "start-base";
 /// # Errors
 /// If something is not made yet, or a file can't be written.
 pub(crate) fn keep(recipe: &mut Recipe, dir: &RunDir) -> Result<(), RunError> {
-    for of in StageUse::of(recipe) {
+    for of in StageUse::kept(recipe) {
         let Some(made) = of.path_mut(recipe).and_then(|path| path.clone()) else {
             return Err(RunError::Refused(format!(
                 "{}: {} is not made; `stages::make` comes before `Run::start`",
@@ -56,7 +56,7 @@ fn keep_one(made: &Path, to: &Path, cache: &Path) -> Result<(), RunError> {
 
 /// Sets the paths of what other recipes made to the copies in the run directory.
 pub(crate) fn place(recipe: &mut Recipe, dir: &RunDir) {
-    for of in StageUse::of(recipe) {
+    for of in StageUse::kept(recipe) {
         if let Some(path) = of.path_mut(recipe) {
             *path = Some(folder(of, dir));
         }
@@ -67,7 +67,7 @@ pub(crate) fn place(recipe: &mut Recipe, dir: &RunDir) {
 /// own path.
 pub(crate) fn as_written(recipe: &Recipe) -> Recipe {
     let mut recipe = recipe.clone();
-    for of in StageUse::of(&recipe) {
+    for of in StageUse::kept(&recipe) {
         of.path_mut(&mut recipe).into_iter().for_each(|path| *path = None);
     }
     recipe
@@ -75,8 +75,8 @@ pub(crate) fn as_written(recipe: &Recipe) -> Recipe {
 
 fn folder(of: StageUse, dir: &RunDir) -> PathBuf {
     match of {
-        StageUse::Policy => dir.start(),
         StageUse::Teacher => dir.teacher(),
+        StageUse::Policy | StageUse::Weights(_) => dir.start(),
     }
 }
 

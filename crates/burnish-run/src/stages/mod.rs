@@ -1,10 +1,11 @@
-//! Stages: another recipe makes the policy that a run starts from, or its teacher, once. The result is stored under
+//! Stages: another recipe makes the policy that a run starts from, or its teacher, or a model for surgery, once. The result is stored under
 //! the hash of everything that decides it.
 //!
 //! ```text
-//! policy.from, teacher.from
+//! policy.from, teacher.from, weights.models[0].from
 //!     -> resolve: the stage's recipe, those of the stages before it ..., and their hashes (hash.rs)
 //!     -> make:    each of them is an ordinary run in `run.cache`: finished, resumed, waited for or started
+//!     -> surgery: what `[weights]` makes of them (surgery.rs)
 //!     -> keep:    the later run keeps a copy of the weights (keep.rs), so that the cache may be deleted
 //! ```
 
@@ -12,6 +13,7 @@ mod hash;
 mod held_out;
 mod keep;
 mod replicate;
+mod surgery;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,7 +58,7 @@ pub enum Made {
     },
 }
 
-/// Finds the stages of `policy.from` and `teacher.from`, if there are any, and writes their hashes into `recipe`.
+/// Finds the stages that make something for `recipe`, if there are any, and writes their hashes into it.
 /// Makes nothing.
 ///
 /// # Errors
@@ -90,16 +92,19 @@ fn make_all(
             return Ok(made);
         }
     }
-    Ok(Made::Ready)
+    surgery::make(recipe, watch, stop)
 }
 
-/// The path of the policy of `policy.from`; `None` if no recipe makes it. `command` is the command that would make
+/// The path of the policy of `policy.from` or `[weights]`; `None` if neither makes it. `command` is the command that would make
 /// it.
 ///
 /// # Errors
 /// As [`resolve`], and if it is not made yet.
 pub fn made(recipe: &mut Recipe, command: &str) -> Result<Option<PathBuf>, RunError> {
     let stages = before(recipe, &mut Vec::new())?;
+    if recipe.weights.is_some() {
+        return surgery::made(recipe, command);
+    }
     let Some(stage) = stages.iter().find(|stage| stage.of == StageUse::Policy) else { return Ok(None) };
     let missing = || {
         let (file, dir) = (stage.file.display(), stage.dir().display());

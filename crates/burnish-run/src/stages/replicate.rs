@@ -34,9 +34,14 @@ fn replicate_stage(from: &mut StageRecipe, seed: u64, eval_seed: u64) -> Result<
     for of in StageUse::of(&stage) {
         let Some(mut before) = of.made_by(&stage).cloned() else { continue };
         replicate_stage(&mut before, seed, eval_seed)?;
-        from.set.push(format!("{}={}", of.key(), as_override(&before)));
+        from.set.push(format!("{}={}", override_key(of), as_override(&before)));
     }
     Ok(())
+}
+
+/// Overrides write the number of a list's item like a key: `weights.models.0.from`.
+fn override_key(of: StageUse) -> String {
+    of.key().replace('[', ".").replace(']', "")
 }
 
 /// `{recipe="recipes/sft.toml", set=["run.seed=2"]}`

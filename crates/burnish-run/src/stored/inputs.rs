@@ -178,10 +178,11 @@ impl Needs {
     /// # Errors
     /// If the loss is wrong.
     pub(super) fn training(recipe: &Recipe, has_checkpoint: bool) -> Result<Self, RunError> {
-        let needs_reference = !matches!(recipe.train.method, Method::Sft | Method::Reward)
+        let needs_reference = !matches!(recipe.train.method, Method::Sft | Method::Reward | Method::None)
             && (recipe.loss.beta != 0.0 || recipe.loss.build()?.needs().reference);
         let needs_start = needs_reference || recipe.policy.lora.is_some() || recipe.metrics.weight_divergence;
-        let mut without = Vec::new();
+        // The run has a copy of what was made of them.
+        let mut without = vec!["weights"];
         if has_checkpoint {
             // The checkpoint holds what became of them.
             without.extend((!needs_start).then_some("policy.path"));

@@ -34,7 +34,7 @@ impl Run {
         stored::refuse_inside(&recipe)?;
         model_path::pin(&mut recipe, watch)?;
         burnish_tensor::set_threads(recipe.run.threads);
-        let (parts, dir) = if !StageUse::of(&recipe).is_empty() {
+        let (parts, dir) = if !StageUse::kept(&recipe).is_empty() {
             if taken == Taken::Removed && recipe.run.dir.exists() {
                 // Nothing is removed for a run that can't begin.
                 Parts::make(&recipe, None, &mut Unwatched)?;

@@ -42,7 +42,7 @@ pub(super) fn page(report: &Report) -> String {
         tables::results(&report.main) + &further,
         rows::results(&report.rows),
         curves(report),
-        tables::breakdown(&report.main),
+        tables::breakdown(&report.main) + &tables::crossed(&report.main),
         episodes::episodes(&report.episodes),
         where_to_look(&report.notes),
         recipe(&report.recipe),

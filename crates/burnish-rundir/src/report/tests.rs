@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use burnish_eval::{Interval, Slice};
+use burnish_eval::{Crossed, Interval, Slice};
 
 use super::*;
 
@@ -319,6 +319,32 @@ fn a_further_evaluation_has_its_own_table_and_curve_and_flags_are_shown_by_label
     assert_eq!(curves(&report), before + 1);
     let flag = "<code>size</code> = <code>4</code>: <code>abstained</code></th><td data-label=\"before\">–</td><td data-label=\"after\">12.5 %</td>";
     assert!(html.contains(flag) && html.contains("Flags by kind of task (2)"), "{html}");
+}
+
+#[test]
+fn two_labels_at_once_are_a_heat_map_of_the_last_evaluation() {
+    let mut report = example();
+    assert!(!report.html().contains("class=\"heat\""));
+    let slice = |mean: f64| Slice { tasks: 5, success: Some(interval(mean)), reward: None };
+    let row = |cells: [f64; 2]| ["0", "0.5"].map(str::to_owned).into_iter().zip(cells.map(slice)).collect();
+    let cells = [("1024".to_owned(), row([0.0, 1.0])), ("512".to_owned(), row([0.5, 0.25]))];
+    let crossed = Crossed { labels: ["length", "<b>"].map(str::to_owned), cells: cells.into() };
+    report.main.steps[3].summary.crossed = Some(crossed);
+    let html = report.html();
+    let table =
+        html.split("<h2>Success by <code>length</code> and <code>&lt;b&gt;</code></h2>").nth(1).unwrap();
+    let table = table.split("</table>").next().unwrap();
+    let [first, second] =
+        ["512", "1024"].map(|row| table.find(&format!("<th scope=\"row\">{row}</th>")).unwrap());
+    assert!(first < second, "numbers are in order");
+    for text in [
+        "style=\"--heat: 70%\">100.0 %<",
+        "style=\"--heat: 0%\">0.0 %<",
+        "title=\"5 tasks\"",
+        "&lt;b&gt; 0.5",
+    ] {
+        assert!(table.contains(text), "{text} is missing: {table}");
+    }
 }
 
 #[test]

@@ -44,7 +44,8 @@ pub struct Failed {
 pub fn make_stages(runs: &[ArmRun], watch: &mut dyn Watch, stop: &Stop) -> Result<bool, RunError> {
     let mut seen = BTreeSet::new();
     for run in runs.iter().filter(|run| run.state == State::New) {
-        let hashes = StageUse::ALL.into_iter().filter_map(|of| of.made_by(&run.recipe)?.hash.as_ref());
+        let hashes =
+            StageUse::of(&run.recipe).into_iter().filter_map(|of| of.made_by(&run.recipe)?.hash.as_ref());
         let known = seen.len();
         seen.extend(hashes);
         if seen.len() > known && stages::make(&mut run.recipe.clone(), watch, stop)? != Made::Ready {

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use burnish_core::{Episode, Task, TaskId};
-use burnish_eval::{Measure, Summary};
+use burnish_eval::Measure;
 use serde::{Deserialize, Serialize};
 
 use super::metric::{Number, Numbers};
 use super::{ArmRun, Budget};
 use burnish_run::RunError;
-use burnish_run::evaluate::bootstrap_seed;
+use burnish_run::evaluate::summarise;
 use burnish_run::report_of_run::episodes_of;
 use burnish_rundir::journal::{EpisodeKind, Journal};
 use burnish_rundir::metrics::Row;
@@ -86,8 +86,8 @@ impl Measured {
         let episodes =
             last.map_or_else(|| Ok(Vec::new()), |step| episodes_of(&journal, step, EpisodeKind::Eval))?;
         let tally = journal.tally()?;
-        let (tasks, weights) = (tasks_of(&journal, &episodes)?, &run.recipe.reward.weights);
-        let summary = Summary::of(&tasks, &episodes, weights, bootstrap_seed(&run.recipe));
+        let tasks = tasks_of(&journal, &episodes)?;
+        let summary = summarise(&run.recipe, &tasks, &episodes);
         let found = Numbers::of(Some(&summary), &rows);
         let sum = |name: &str| -> f64 { of_event(&rows, "train", name).map(|(_, value)| value).sum() };
         let headline = summary.headline;

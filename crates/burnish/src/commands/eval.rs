@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use burnish_eval::{Measure, Summary};
+use burnish_eval::{Crossed, Measure, Slice, Summary};
 use burnish_run::inspect;
 use burnish_run::items::Evaluated;
 use burnish_run::watch::{Stop, Unwatched, Watch};
@@ -147,6 +147,9 @@ fn say_details(summary: &Summary) {
             println!("{:8} {label}={value}: {level} {of} {tasks} tasks", measure.name());
         }
     }
+    if let Some(crossed) = summary.crossed.as_ref().filter(|crossed| crossed.is_table()) {
+        print!("{}", table(crossed, measure));
+    }
     for (label, values) in &summary.flags_by_label {
         for (value, rates) in values {
             let raised = rates.iter().filter(|(_, rate)| **rate > 0.0);
@@ -159,5 +162,63 @@ fn say_details(summary: &Summary) {
     }
     if let Some(tokens) = summary.completion_tokens_mean {
         println!("tokens   {tokens:.1} an episode");
+    }
+}
+
+/// Marks for a cell's rate: four quarters, and 0.
+const SHADES: [char; 5] = [' ', '\u{2591}', '\u{2592}', '\u{2593}', '\u{2588}'];
+
+/// The measure by two labels, a line for each value of the first; rates are shaded.
+fn table(crossed: &Crossed, measure: Measure) -> String {
+    let [rows, columns] = &crossed.labels;
+    let cell = |row: &str, column: &str| match crossed.at(row, column).and_then(Slice::leading) {
+        Some(level) if measure == Measure::Success => {
+            let shade = SHADES[((level.mean * 4.0).ceil() as usize).min(4)];
+            format!("{:.0} %{shade}", 100.0 * level.mean)
+        }
+        Some(level) => measure.level(level.mean),
+        None => "-".to_owned(),
+    };
+    let mut lines =
+        vec![[vec![String::new()], crossed.columns().into_iter().map(str::to_owned).collect()].concat()];
+    for row in crossed.rows() {
+        let cells = crossed.columns().into_iter().map(|column| cell(row, column));
+        lines.push([row.to_owned()].into_iter().chain(cells).collect());
+    }
+    let width = lines.iter().flatten().map(|cell| cell.chars().count()).max().unwrap_or(0) + 1;
+    let mut text = format!("{:8} by {rows} (down) and {columns} (across)\n", measure.name());
+    for line in lines {
+        let cells: String = line.iter().map(|cell| format!("{cell:>width$}")).collect();
+        text += &format!("        {}\n", cells.trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_two_labels_has_a_line_for_each_value_of_the_first() {
+        let slice = |mean: f64| {
+            let interval = burnish_eval::Interval { mean, low: mean, high: mean };
+            Slice { tasks: 4, success: Some(interval), reward: None }
+        };
+        let row = |cells: &[(&str, f64)]| {
+            cells.iter().map(|(name, mean)| ((*name).to_owned(), slice(*mean))).collect()
+        };
+        let crossed = Crossed {
+            labels: ["length".to_owned(), "depth".to_owned()],
+            cells: [
+                ("1024".to_owned(), row(&[("0", 0.0), ("0.5", 0.25)])),
+                ("512".to_owned(), row(&[("0", 1.0)])),
+            ]
+            .into(),
+        };
+        assert_eq!(
+            table(&crossed, Measure::Success),
+            "success  by length (down) and depth (across)\n                     0    0.5\n            512 100 %\u{2588}      -\n           \
+             1024    0 %  25 %\u{2591}\n"
+        );
     }
 }

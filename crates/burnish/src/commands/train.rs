@@ -121,6 +121,9 @@ fn check_method(recipe: &Recipe, method: Option<Method>) -> Done {
 fn say_outcome(outcome: &Outcome) {
     let dir = outcome.dir.display();
     println!();
+    if let (None, Some(after)) = (&outcome.before, &outcome.after) {
+        println!("held-out tasks:        {}", evaluation_line(after));
+    }
     if let (Some(before), Some(after)) = (&outcome.before, &outcome.after) {
         println!("held-out tasks before: {}", evaluation_line(before));
         println!("held-out tasks after:  {}", evaluation_line(after));
@@ -134,8 +137,16 @@ fn say_outcome(outcome: &Outcome) {
     }
     println!();
     println!("{dir}/report.html                 curves and drawn episodes");
-    let policy = if outcome.updates > 0 { "the trained policy" } else { "the policy as it was before" };
-    let nothing = if outcome.updates > 0 { "" } else { ": no update was made, so nothing was learnt" };
+    let policy = match (outcome.updates, outcome.method) {
+        (0, Method::None) => "the policy",
+        (0, _) => "the policy as it was before",
+        _ => "the trained policy",
+    };
+    let nothing = if outcome.updates > 0 || outcome.method == Method::None {
+        ""
+    } else {
+        ": no update was made, so nothing was learnt"
+    };
     match &outcome.on_server {
         Some(name) => println!("{name}   {policy}, on the server that trained it{nothing}"),
         None => println!("{}   {policy}, a Hugging Face directory{nothing}", outcome.checkpoint.display()),
@@ -149,7 +160,10 @@ fn say_outcome(outcome: &Outcome) {
             format!("burnish rollout --from {run} --step {} --eval", outcome.steps),
             "shows what it did last",
         ),
-        Method::Sft | Method::Preference => (format!("burnish chat {run}"), "talks with it"),
+        Method::None if outcome.after.is_some() => {
+            (format!("burnish rollout --from {run} --step {} --eval", outcome.steps), "shows what it did")
+        }
+        Method::Sft | Method::Preference | Method::None => (format!("burnish chat {run}"), "talks with it"),
         Method::Reward => {
             (format!("burnish metrics {run}"), "has all numbers; `[reward.model]` makes it a reward")
         }

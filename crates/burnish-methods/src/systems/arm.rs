@@ -1,0 +1,28 @@
+//! ARM: merging early checkpoints of a run as an optimiser.
+
+use super::{Evidence, Status, System};
+
+pub(super) const SYSTEM: System = System {
+    id: "arm",
+    title: "ARM: early checkpoints merged one by one, their increments rotated",
+    paper: "Streaming Merging, arXiv:2602.03237",
+    evidence: Evidence::Abstract,
+    reconstructed: &[
+        "the rotation: the least one between subspaces of activations, on the side of the inputs",
+        "increments between neighbouring checkpoints",
+        "the rank: 90 % of the energy, at most 32",
+    ],
+    parts: &[],
+    uses: &["weights.method = \"arm\"", "weights.parameters"],
+    environments: &["recall", "chains"],
+    recipe: Some("recipes/arm.toml"),
+    set: &[],
+    study: None,
+    results: &[],
+    reduces_to: &[
+        "task arithmetic on increments, without recorded activations or with rank = 0",
+        "the last checkpoint, for eta = 1 at every step without rotation",
+        "the base, byte for byte, for eta = 0",
+    ],
+    status: Status::Runs,
+};
