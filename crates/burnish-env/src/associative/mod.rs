@@ -28,6 +28,7 @@ pub const KIND: Kind = Kind {
     title: "associative recall",
     summary: "Recall what keys were bound to last, one per turn.",
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
+    axes: None,
     build,
 };
 

@@ -32,6 +32,7 @@ pub const KIND: Kind = Kind {
     title: "scenes",
     summary: "Answer questions about a toy image whose objects mostly look as usual, or against that (single turn).",
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
+    axes: Some(["question", "prior"]),
     build,
 };
 
