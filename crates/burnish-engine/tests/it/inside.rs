@@ -39,6 +39,9 @@ fn hybrid() -> Arc<Model> {
 
 type Seen = Arc<Mutex<Vec<(Vec<u32>, Inside)>>>;
 
+/// A request, with what decides over its answer.
+type Under = (Request, Vec<Box<dyn Control>>);
+
 /// Writes down what it is shown, with what had been sampled by then.
 #[derive(Debug)]
 struct Witness {
@@ -102,7 +105,7 @@ fn inside(model: &Model, ids: &[u32], marked: &Arc<[bool]>) -> (Vec<Option<f32>>
 
 fn run_under(
     model: &Arc<Model>,
-    requests: Vec<(Request, Vec<Box<dyn Control>>)>,
+    requests: Vec<Under>,
     limits: &Limits,
 ) -> Vec<Result<Generated, EngineError>> {
     let mut sampler = Sampler::new(Arc::clone(model), None, limits.clone()).unwrap();
@@ -125,14 +128,11 @@ fn requests() -> Vec<Request> {
 }
 
 fn every_third(i: usize, len: usize) -> Arc<[bool]> {
-    (0..len).map(|at| (at + i) % 3 == 0).collect()
+    (0..len).map(|at| (at + i).is_multiple_of(3)).collect()
 }
 
 /// Every other request is looked into.
-fn with_witnesses(
-    requests: &[Request],
-    layers: &[usize],
-) -> (Vec<(Request, Vec<Box<dyn Control>>)>, Vec<Seen>) {
+fn with_witnesses(requests: &[Request], layers: &[usize]) -> (Vec<Under>, Vec<Seen>) {
     let mut seen = Vec::new();
     let under = requests.iter().enumerate().map(|(i, request)| {
         if i % 2 == 1 {

@@ -45,7 +45,7 @@ struct Decays {
 enum Rates {
     PerHead(Projection),    // [V, D]
     PerChannel(Projection), // [K · key_dim, D]
-    EraseWrite { erase: Projection, write: Projection },
+    EraseWrite { erase: Box<Projection>, write: Box<Projection> },
 }
 
 /// A linear map, whole or as two thin ones.
@@ -124,8 +124,8 @@ impl RuleLayer {
             Rate::PerHead => Rates::PerHead(rates('b', heads)),
             Rate::PerChannel => Rates::PerChannel(rates('b', shape.key_width())),
             Rate::EraseWrite => Rates::EraseWrite {
-                erase: rates('b', shape.key_width()),
-                write: rates('w', shape.value_width()),
+                erase: Box::new(rates('b', shape.key_width())),
+                write: Box::new(rates('w', shape.value_width())),
             },
         };
         RuleLayer {
