@@ -43,9 +43,9 @@ struct Decays {
 
 #[derive(Debug, Clone)]
 enum Rates {
-    PerHead(Projection),    // [V, D]
-    PerChannel(Projection), // [K · key_dim, D]
-    EraseWrite { erase: Box<Projection>, write: Box<Projection> },
+    PerHead(Projection),              // [V, D]
+    PerChannel(Projection),           // [K · key_dim, D]
+    EraseWrite(Box<[Projection; 2]>), // [K · key_dim, D], [V · value_dim, D]
 }
 
 /// A linear map, whole or as two thin ones.
@@ -123,10 +123,10 @@ impl RuleLayer {
         let rates = match rule.rate() {
             Rate::PerHead => Rates::PerHead(rates('b', heads)),
             Rate::PerChannel => Rates::PerChannel(rates('b', shape.key_width())),
-            Rate::EraseWrite => Rates::EraseWrite {
-                erase: Box::new(rates('b', shape.key_width())),
-                write: Box::new(rates('w', shape.value_width())),
-            },
+            Rate::EraseWrite => {
+                let erase = rates('b', shape.key_width());
+                Rates::EraseWrite(Box::new([erase, rates('w', shape.value_width())]))
+            }
         };
         RuleLayer {
             index,
@@ -170,7 +170,8 @@ impl RuleLayer {
                 let rates = projection.apply(tape, x);
                 (tape.root_gate(&k, &rates), tape.root_gate(&v, &rates), constant(tape, 1.0))
             }
-            Rates::EraseWrite { erase, write } => {
+            Rates::EraseWrite(both) => {
+                let [erase, write] = &**both;
                 let erase = erase.apply(tape, x);
                 let write = write.apply(tape, x);
                 (tape.root_gate(&k, &erase), tape.root_gate(&v, &write), constant(tape, 1.0))
@@ -191,10 +192,7 @@ impl RuleLayer {
         maps.extend(decays.iter_mut().flat_map(|decays| decays.projection.linear_maps()));
         match rates {
             Rates::PerHead(rates) | Rates::PerChannel(rates) => maps.extend(rates.linear_maps()),
-            Rates::EraseWrite { erase, write } => {
-                maps.extend(erase.linear_maps());
-                maps.extend(write.linear_maps());
-            }
+            Rates::EraseWrite(both) => maps.extend(both.iter_mut().flat_map(Projection::linear_maps)),
         }
         maps.extend(gate.linear_maps());
         maps.push(out_proj);
