@@ -125,7 +125,7 @@ fn what_is_broken_or_was_changed_is_refused() {
 fn a_wrong_surgery_names_its_key_before_anything_is_made() {
     let scratch = scratch();
     for (change, parts) in [
-        ("weights.method=wise", &["mixed.toml", "`weights.method`", "did you mean wise_ft?"][..]),
+        ("weights.method=wise", &["`weights.method`", "did you mean wise_ft?"][..]),
         ("weights.parameters={alfa=0.5}", &["weights.parameters", "did you mean `alpha`?"]),
         ("weights.parameters.alpha=often", &["weights.parameters.alpha", "must be a number from 0 to 1"]),
         ("weights.parameters.alpha={x=1}", &["weights.parameters.alpha", "must be a number, a text"]),

@@ -208,6 +208,40 @@ max_steps = 3
         assert_eq!(hash(&["eval.extra=[{name=\"chains\", env=\"chains\"}]"]), "49144cd33c04bc34");
     }
 
+    const MIXED: &str = r#"
+[run]
+dir = "x"
+[weights]
+method = "wise_ft"
+base_model = { from = { recipe = "a.toml", hash = "aaaa" } }
+models = [{ from = { recipe = "b.toml", hash = "bbbb" } }]
+parameters = { alpha = 0.5 }
+[train]
+method = "none"
+"#;
+
+    #[test]
+    fn surgery_counts_by_its_settings_and_by_what_its_models_are() {
+        let hash = |changes: &[&str]| {
+            let changes: Vec<String> = changes.iter().map(|text| (*text).to_owned()).collect();
+            of(&Recipe::resolve(&Source::parse("mixed.toml", MIXED, &changes).unwrap()).unwrap()).unwrap()
+        };
+        let plain = hash(&[]);
+        assert_eq!(hash(&["weights.models.0.from.recipe=elsewhere/b.toml"]), plain);
+        for decisive in [
+            "weights.parameters.alpha=0.25",
+            "weights.models.0.from.hash=cccc",
+            "weights.base_model.from.hash=bbbb",
+            "weights.dtype=float32",
+            "weights.seed=1",
+            "weights.method=extrapolate",
+        ] {
+            assert_ne!(hash(&[decisive]), plain, "{decisive}");
+        }
+        let other = ["weights.base_model.from.hash=bbbb", "weights.models.0.from.hash=aaaa"];
+        assert_ne!(hash(&other), plain, "base and model are not the same place");
+    }
+
     #[test]
     fn a_chat_template_counts_by_what_it_says_and_not_by_where_it_lies() {
         let dir = tempfile::tempdir().unwrap();

@@ -78,6 +78,33 @@ mod tests {
     use burnish_recipe::Source;
 
     #[test]
+    fn a_seed_changes_the_stages_of_surgery_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let sft = dir.path().join("sft.toml");
+        let text = "[run]\ndir = \"x\"\nseed = 7\n[policy]\npath = \"p\"\n[env]\nid = \"countdown\"\n[train]\nmethod = \
+                    \"sft\"\nmax_steps = 1\n[[data.demonstrations]]\nenv = \"countdown\"\ntasks = 5\n";
+        std::fs::write(&sft, text).unwrap();
+        let mixed = dir.path().join("mixed.toml");
+        let text = format!(
+            "[run]\ndir = \"x\"\n[weights]\nmethod = \"ties\"\nbase_model = {{ path = \"p\" }}\nmodels = [{{ path = \"q\" }}, \
+             {{ from = {sft:?} }}]\n[train]\nmethod = \"none\"\n"
+        );
+        std::fs::write(&mixed, text).unwrap();
+        // As a run of its own, and as the stage of another run.
+        let mut own = Recipe::read(&mixed, &[]).unwrap();
+        replicate(&mut own, 3).unwrap();
+        let text = format!("[run]\ndir = \"x\"\n[policy]\nfrom = {mixed:?}\n[train]\nmethod = \"none\"\n");
+        let mut run = Recipe::resolve(&Source::parse("run.toml", &text, &[]).unwrap()).unwrap();
+        replicate(&mut run, 3).unwrap();
+        let from = run.policy.from.unwrap();
+        for mixed in [own, Recipe::read(&from.recipe, &from.set).unwrap()] {
+            let from = mixed.weights.unwrap().models[1].from.clone().unwrap();
+            let stage = Recipe::read(&from.recipe, &from.set).unwrap();
+            assert_eq!((stage.run.seed, stage.eval.seed), (7 + 3 * STAGE_STRIDE, mixed.eval.seed));
+        }
+    }
+
+    #[test]
     fn a_seed_changes_every_stage_of_a_chain_and_holds_out_the_same_tasks_in_all_of_them() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, start: &str, method: &str| {
