@@ -165,9 +165,9 @@ fn dare(case: &Case, models: &[(&str, f64, f64)], rescale: bool, elects: bool) {
                 };
                 let distance = |mask: &u32| steps(value(*mask) as f32, *made);
                 let mask = masks.min_by_key(distance).unwrap();
-                // Where base and change cancel, what is left is rounding, as in `ROUNDING`.
-                let is_close =
-                    (value(mask) - f64::from(*made)).abs() <= f64::from(ROUNDING) * f64::from(base[at].abs());
+                // Where base and change cancel, what is left is the rounding of terms, here of the scale as well.
+                let left = f64::from(2.0 * ROUNDING * base[at].abs());
+                let is_close = (value(mask) - f64::from(*made)).abs() <= left;
                 assert!(
                     distance(&mask) <= 1 || is_close,
                     "{} {tensor} [{at}]: {made} is no sum of kept changes",
