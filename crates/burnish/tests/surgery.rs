@@ -92,7 +92,7 @@ fn surgery_is_a_stage_like_others() {
     // By itself it is a run that is evaluated once, and whose recipe can be evaluated now.
     scratch.burnish(&["train", "mixed.toml"]).succeeds();
     let metrics = String::from_utf8(scratch.read("mixed/metrics.jsonl")).unwrap();
-    assert_eq!(metrics.matches("eval/success").count(), 1, "{metrics}");
+    assert_eq!(metrics.matches("\"event\":\"eval\"").count(), 1, "{metrics}");
     let of_recipe = scratch.burnish(&["eval", "mixed.toml", "--json"]).succeeds().stdout();
     std::fs::remove_dir_all(scratch.path("runs/cache")).unwrap();
     assert_eq!(scratch.burnish(&["eval", "mixed", "--json"]).succeeds().stdout(), of_recipe);
