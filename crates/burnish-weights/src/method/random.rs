@@ -5,6 +5,9 @@
 
 use burnish_core::rng::{Address, Purpose, bits, fold_bytes};
 
+/// Draws at a time.
+const BLOCK: usize = 128;
+
 /// Elements that are kept with a given chance.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chance {
@@ -23,17 +26,22 @@ impl Chance {
 
     /// Sets the changes that are dropped to 0. `changes` begins with element `start`.
     pub(super) fn keep(self, start: usize, changes: &mut [f32]) {
-        // One draw of 64 bits serves two elements. A mask in place of a condition, which nobody can predict.
-        let keep = |change: &mut f32, drawn: u64| {
-            let mask = u32::from(drawn & 0xffff_ffff < self.kept).wrapping_neg();
-            *change = f32::from_bits(change.to_bits() & mask);
-        };
+        let Ok(kept) = u32::try_from(self.kept) else { return };
+        let thin = |change: &mut f32, drawn: u32| *change = if drawn < kept { *change } else { 0.0 };
+        // One draw of 64 bits serves two elements.
         let (odd, changes) = changes.split_at_mut((start % 2).min(changes.len()));
         let first = (start / 2) as u64;
-        odd.iter_mut().for_each(|change| keep(change, bits(self.seed, first) >> 32));
-        for (change, place) in changes.chunks_mut(2).zip(first + odd.len() as u64..) {
-            let drawn = bits(self.seed, place);
-            change.iter_mut().zip([drawn, drawn >> 32]).for_each(|(change, drawn)| keep(change, drawn));
+        odd.iter_mut().for_each(|change| thin(change, (bits(self.seed, first) >> 32) as u32));
+        // First all draws, then all choices: a loop of choices alone has no condition that the processor would have to
+        // guess.
+        let places = (first + odd.len() as u64..).step_by(BLOCK);
+        for (changes, place) in changes.chunks_mut(2 * BLOCK).zip(places) {
+            let mut drawn = [0; 2 * BLOCK];
+            for (pair, place) in drawn.as_chunks_mut::<2>().0.iter_mut().zip(place..) {
+                let bits = bits(self.seed, place);
+                *pair = [bits as u32, (bits >> 32) as u32];
+            }
+            changes.iter_mut().zip(drawn).for_each(|(change, drawn)| thin(change, drawn));
         }
     }
 }
