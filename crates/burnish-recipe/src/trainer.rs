@@ -65,7 +65,7 @@ fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 12] {
         (
             "train.method",
             matches!(recipe.train.method, Method::Reward | Method::None),
-            "a server trains no head of values, and nothing is no training; do that here, without `[trainer]`",
+            "a server trains no head of values, and a run that learns nothing needs none; leave `[trainer]` out",
         ),
         (
             "rollout.policy_lag",

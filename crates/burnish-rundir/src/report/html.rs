@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::panels::{Panel, main_panels, other_panels};
-use super::{Report, chart, episodes, rows, standing, tables};
+use super::{Report, chart, episodes, heat, rows, standing, tables};
 use crate::text::visible;
 
 const STYLE: &str = include_str!("style.css");
@@ -42,7 +42,7 @@ pub(super) fn page(report: &Report) -> String {
         tables::results(&report.main) + &further,
         rows::results(&report.rows),
         curves(report),
-        tables::breakdown(&report.main) + &tables::crossed(&report.main),
+        tables::breakdown(&report.main) + &heat::crossed(&report.main),
         episodes::episodes(&report.episodes),
         where_to_look(&report.notes),
         recipe(&report.recipe),

@@ -8,6 +8,7 @@
 
 mod chart;
 mod episodes;
+mod heat;
 mod html;
 mod panels;
 mod rows;

@@ -326,7 +326,9 @@ fn two_labels_at_once_are_a_heat_map_of_the_last_evaluation() {
     let mut report = example();
     assert!(!report.html().contains("class=\"heat\""));
     let slice = |mean: f64| Slice { tasks: 5, success: Some(interval(mean)), reward: None };
-    let row = |cells: [f64; 2]| ["0", "0.5"].map(str::to_owned).into_iter().zip(cells.map(slice)).collect();
+    let row = |cells: [f64; 2]| -> BTreeMap<String, Slice> {
+        ["0", "0.5"].map(str::to_owned).into_iter().zip(cells.map(slice)).collect()
+    };
     let cells = [("1024".to_owned(), row([0.0, 1.0])), ("512".to_owned(), row([0.5, 0.25]))];
     let crossed = Crossed { labels: ["length", "<b>"].map(str::to_owned), cells: cells.into() };
     report.main.steps[3].summary.crossed = Some(crossed);

@@ -196,6 +196,8 @@ fn table(crossed: &Crossed, measure: Measure) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -204,7 +206,7 @@ mod tests {
             let interval = burnish_eval::Interval { mean, low: mean, high: mean };
             Slice { tasks: 4, success: Some(interval), reward: None }
         };
-        let row = |cells: &[(&str, f64)]| {
+        let row = |cells: &[(&str, f64)]| -> BTreeMap<String, Slice> {
             cells.iter().map(|(name, mean)| ((*name).to_owned(), slice(*mean))).collect()
         };
         let crossed = Crossed {
@@ -218,7 +220,7 @@ mod tests {
         assert_eq!(
             table(&crossed, Measure::Success),
             "success  by length (down) and depth (across)\n                     0    0.5\n            512 100 %\u{2588}      -\n           \
-             1024    0 %  25 %\u{2591}\n"
+             1024   0 %   25 %\u{2591}\n"
         );
     }
 }
