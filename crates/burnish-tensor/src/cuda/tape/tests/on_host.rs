@@ -94,15 +94,14 @@ fn operations_on_the_host_give_what_a_tape_on_the_host_gives() {
             for (ours, expected) in ours.iter().zip(&expected) {
                 assert!(expected.iter().any(|x| *x != 0.0));
                 let expected = wide(expected);
-                if precision == Precision::F32 {
-                    assert_close(ours, &expected, 1e-5);
-                    continue;
-                }
-                // There the GPU rounds whatever goes from one operation to the next, and the CPU does not.
+                // In bf16 the GPU rounds whatever goes from one operation to the next, and the CPU does not. Single
+                // elements may be sums of large numbers, so the whole is compared.
+                let bound = if precision == Precision::F32 { 1e-5 } else { 5e-2 };
                 let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
                 let apart = norm(&mut ours.iter().zip(&expected).map(|(ours, x)| f64::from(*ours) - x));
                 let share = apart / norm(&mut expected.iter().copied());
-                assert!(share < 5e-2, "{share} of the length apart");
+                println!("{precision:?}, {channels} channels: {share:.1e} of the length apart");
+                assert!(share < bound, "{share} of the length apart");
             }
         }
     }
