@@ -21,7 +21,7 @@ pub enum Architecture {
     #[serde(rename = "qwen3_5")]
     Qwen3_5,
     /// `BurnishHybridForCausalLM`, which only burnish knows: Qwen3 with a delta rule in some layers, whose kind is a key
-    /// ([`Rule`]).
+    /// ([`Rule`](super::Rule)).
     Hybrid,
 }
 
