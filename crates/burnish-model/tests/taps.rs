@@ -120,11 +120,8 @@ fn segments_are_marked_row_by_row_where_they_share_a_beginning() {
         witness.attention
     };
     // Two continuations of the first four tokens: 5, 9 and 2, 6.
-    let segments = vec![
-        Segment { start: 0, len: 4, parent: None },
-        Segment { start: 4, len: 2, parent: Some(0) },
-        Segment { start: 6, len: 2, parent: Some(0) },
-    ];
+    let segments =
+        vec![Segment::causal(0, 4, None), Segment::causal(4, 2, Some(0)), Segment::causal(6, 2, Some(0))];
     let layout = Arc::new(Layout::new(segments).unwrap());
     let positions: Arc<[u32]> = Arc::from([0, 1, 2, 3, 4, 5, 4, 5]);
     let marked = [flags(&[1, 2]), flags(&[0]), flags(&[])].map(Arc::from).to_vec();

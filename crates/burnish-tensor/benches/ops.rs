@@ -119,7 +119,7 @@ fn groups() -> Vec<Segment> {
         let prompt = segments.len();
         for (len, parent) in std::iter::once((64, None)).chain([(127, Some(prompt)); 8]) {
             let start = segments.last().map_or(0, |last| last.start + last.len);
-            segments.push(Segment { start, len, parent });
+            segments.push(Segment::causal(start, len, parent));
         }
     }
     segments

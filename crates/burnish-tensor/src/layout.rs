@@ -2,6 +2,18 @@
 
 use std::ops::Range;
 
+/// How the rows of one segment see each other. Together with the segments that they continue, this makes every mask in
+/// use: a bidirectional root is an encoder's, a causal child of one is that of a prefix language model, and a chain of
+/// bidirectional segments is causal by blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Visibility {
+    /// A row sees itself and the rows before it.
+    #[default]
+    Causal,
+    /// A row sees all of them.
+    Bidirectional,
+}
+
 /// Rows `start..start + len` of a packed batch: a run of tokens whose prefix is its parent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -11,9 +23,23 @@ pub struct Segment {
     pub len: usize,
     /// Index of the segment that this one continues, if any; always an earlier one.
     pub parent: Option<usize>,
+    /// How its own rows see each other.
+    pub visibility: Visibility,
 }
 
 impl Segment {
+    /// A segment whose rows see themselves and the rows before them.
+    #[must_use]
+    pub fn causal(start: usize, len: usize, parent: Option<usize>) -> Self {
+        Segment { start, len, parent, visibility: Visibility::Causal }
+    }
+
+    /// Do its rows see only themselves and the rows before them?
+    #[must_use]
+    pub fn is_causal(&self) -> bool {
+        self.visibility == Visibility::Causal
+    }
+
     /// Its rows in the batch.
     #[must_use]
     pub fn rows(&self) -> Range<usize> {
@@ -21,8 +47,8 @@ impl Segment {
     }
 }
 
-/// A forest of segments: row `i` of a segment sees all rows of the segment's ancestors, and rows `0..=i` of its
-/// own. Sequences without shared prefixes are a forest of roots ([`Layout::causal`]).
+/// A forest of segments: row `i` of a segment sees all rows of the segment's ancestors, and of its own rows `0..=i` or
+/// all, as its [`Visibility`] says. Sequences without shared prefixes are a forest of roots ([`Layout::causal`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     segments: Vec<Segment>,
@@ -79,11 +105,23 @@ impl Layout {
     /// A layout of independent sequences of these lengths.
     #[must_use]
     pub fn causal(lens: &[usize]) -> Layout {
+        Layout::roots(lens, Visibility::Causal)
+    }
+
+    /// A layout of independent sequences of these lengths, in each of which every row sees every row.
+    #[must_use]
+    pub fn bidirectional(lens: &[usize]) -> Layout {
+        Layout::roots(lens, Visibility::Bidirectional)
+    }
+
+    /// A layout of independent sequences of these lengths.
+    #[must_use]
+    pub fn roots(lens: &[usize], visibility: Visibility) -> Layout {
         let mut start = 0;
         let segments: Vec<Segment> = lens
             .iter()
             .map(|&len| {
-                let segment = Segment { start, len, parent: None };
+                let segment = Segment { start, len, parent: None, visibility };
                 start += len;
                 segment
             })
@@ -102,6 +140,12 @@ impl Layout {
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// Do all rows see only themselves and rows before them? A recurrence needs that.
+    #[must_use]
+    pub fn is_causal(&self) -> bool {
+        self.segments.iter().all(Segment::is_causal)
     }
 
     /// The smallest ranges of segments that share no ancestor with segments outside, so that they can be worked on
@@ -153,11 +197,7 @@ mod tests {
     use super::*;
 
     fn forest(parents: &[Option<usize>]) -> Vec<Segment> {
-        parents
-            .iter()
-            .enumerate()
-            .map(|(index, &parent)| Segment { start: 2 * index, len: 2, parent })
-            .collect()
+        parents.iter().enumerate().map(|(index, &parent)| Segment::causal(2 * index, 2, parent)).collect()
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub use elements::{Elements, ElementsMut, Precision};
 pub use flat::{Flat, GradientsMut};
 pub use gemm::Workers;
 pub use head_term::{HeadTerm, RowFunction, RowLoss, TeacherRows};
-pub use layout::{Layout, LayoutError, Segment};
+pub use layout::{Layout, LayoutError, Segment, Visibility};
 pub use mmap::{Mapped, map_file};
 pub use norm::Norm;
 pub use ops::attention::{HeadShape, continued_attention};

@@ -106,7 +106,9 @@ pub(crate) fn short_conv(x: &[f64], weight: &[f64], taps: usize, layout: &Layout
 /// The rows that `row` sees, in the order of its sequence.
 pub(crate) fn visible(layout: &Layout, row: usize) -> Vec<usize> {
     let mut segment = layout.segments().iter().position(|segment| segment.rows().contains(&row)).unwrap();
-    let mut rows: Vec<usize> = (layout.segments()[segment].start..=row).collect();
+    let own = layout.segments()[segment];
+    let end = if own.is_causal() { row + 1 } else { own.rows().end };
+    let mut rows: Vec<usize> = (own.start..end).collect();
     while let Some(parent) = layout.segments()[segment].parent {
         rows.splice(0..0, layout.segments()[parent].rows());
         segment = parent;

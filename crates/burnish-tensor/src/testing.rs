@@ -61,7 +61,7 @@ pub(crate) fn forests(lens: std::ops::Range<usize>) -> impl Strategy<Value = Lay
         let mut start = 0;
         let segment = |(index, (len, draw)): (usize, (usize, usize))| {
             let parent = draw % (index + 1);
-            let segment = Segment { start, len, parent: (parent < index).then_some(parent) };
+            let segment = Segment::causal(start, len, (parent < index).then_some(parent));
             start += len;
             segment
         };

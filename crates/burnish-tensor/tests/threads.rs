@@ -35,7 +35,7 @@ fn random(seed: u64, len: usize) -> Vec<f32> {
 #[test]
 fn a_training_step_is_bit_equal_at_any_thread_count() {
     let decoder = Decoder::new(HeadShape { heads: 4, kv_heads: 2, head_dim: 32 });
-    let segment = |start, len, parent| Segment { start, len, parent };
+    let segment = Segment::causal;
     let segments = vec![
         segment(0, 130, None),
         segment(130, 200, Some(0)),
@@ -63,7 +63,7 @@ fn a_training_step_is_bit_equal_at_any_thread_count() {
 
 #[test]
 fn linear_attention_is_bit_equal_at_any_thread_count() {
-    let segment = |start, len, parent| Segment { start, len, parent };
+    let segment = Segment::causal;
     let segments = vec![
         segment(0, 130, None),
         segment(130, 200, Some(0)),

@@ -178,7 +178,7 @@ impl<'a> Forest<'a> {
         let upper = &mut self.segments[segment];
         let (start, rest) = (upper.start + len, upper.len - len);
         upper.len = len;
-        self.segments.push(Segment { start, len: rest, parent: Some(segment) });
+        self.segments.push(Segment::causal(start, rest, Some(segment)));
     }
 
     /// Appends what the latest sample reads beyond the `shared` tokens of the path, if anything.
@@ -223,8 +223,8 @@ fn layout(segments: &[Segment]) -> Layout {
     let sorted = order
         .iter()
         .map(|&at| {
-            let Segment { start, len, parent } = segments[at];
-            Segment { start, len, parent: parent.map(|parent| rank[parent]) }
+            let segment = segments[at];
+            Segment { parent: segment.parent.map(|parent| rank[parent]), ..segment }
         })
         .collect();
     Layout::new(sorted).expect("a forest of packed samples is a layout")

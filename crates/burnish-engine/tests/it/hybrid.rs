@@ -211,12 +211,12 @@ fn recomputes(model: &Model, group: &[Request], answers: &[Generated]) {
     let shared = 69;
     let mut ids = group[0].prompt[..shared].to_vec();
     let mut positions: Vec<u32> = (0..shared as u32).collect();
-    let mut segments = vec![Segment { start: 0, len: shared, parent: None }];
+    let mut segments = vec![Segment::causal(0, shared, None)];
     let (mut rows, mut targets) = (Vec::new(), Vec::new());
     for answer in answers {
         let own = [&group[0].prompt[shared..], &answer.ids].concat();
         let start = ids.len();
-        segments.push(Segment { start, len: own.len(), parent: Some(0) });
+        segments.push(Segment::causal(start, own.len(), Some(0)));
         rows.extend(start as u32..(start + own.len() - 1) as u32);
         targets.extend(&answer.ids);
         positions.extend(shared as u32..(shared + own.len()) as u32);

@@ -46,7 +46,7 @@ impl Block {
         let (gate, up, down) = (add("gate", &[6, D]), add("up", &[6, D]), add("down", &[D, 6]));
         let values = random(11, params.data().len());
         params.data_mut().copy_from_slice(&values);
-        let segment = |start, len, parent| Segment { start, len, parent };
+        let segment = Segment::causal;
         let segments = vec![segment(0, 3, None), segment(3, 2, Some(0)), segment(5, 2, Some(0))];
         let layout = Arc::new(Layout::new(segments).unwrap());
         let vocab = Arc::new(Vocab::only(7, |id| id != 4));

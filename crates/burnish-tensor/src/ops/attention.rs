@@ -90,7 +90,7 @@ fn query_blocks_after(layout: &Layout, segment: usize, past: usize) -> impl Iter
 pub(crate) struct KeyBlock {
     /// Rows of the batch.
     pub(crate) rows: Range<usize>,
-    /// Whether they belong to the queries' own segment, where row `i` sees only rows up to `i`.
+    /// Whether they belong to the queries' own segment, and row `i` sees only rows up to `i` there.
     pub(crate) is_causal: bool,
 }
 
@@ -102,7 +102,7 @@ impl KeyBlock {
             return is_seen.then(|| KeyBlock { rows: self.rows.clone(), is_causal: false });
         }
         let n = self.visible_to(block);
-        (n > 0).then(|| KeyBlock { rows: self.rows.start..self.rows.start + n, is_causal: true })
+        (n > 0).then(|| KeyBlock { rows: self.rows.start..self.rows.start + n, ..*self })
     }
 
     /// How many of these keys, counted from the first, any query of `block` sees.
@@ -130,16 +130,19 @@ fn cut(rows: Range<usize>, is_causal: bool) -> impl Iterator<Item = KeyBlock> {
     rows.step_by(KEY_ROWS).map(move |start| KeyBlock { rows: start..end.min(start + KEY_ROWS), is_causal })
 }
 
-/// What the queries of `block` see: the ancestors, root first, then their own segment up to the last query.
+/// What the queries of `block` see: the ancestors, root first, then their own segment, where it is causal up to the last
+/// query.
 fn key_blocks(layout: &Layout, block: &QueryBlock) -> Vec<KeyBlock> {
-    let own = layout.segments()[block.segment].start..block.rows.end;
+    let segment = layout.segments()[block.segment];
+    let end = if segment.is_causal() { block.rows.end } else { segment.rows().end };
     let ancestors = layout.ancestors(block.segment).into_iter().flat_map(|rows| cut(rows, false));
-    ancestors.chain(cut(own, true)).collect()
+    ancestors.chain(cut(segment.start..end, segment.is_causal())).collect()
 }
 
 /// The rows of a segment as its own queries see them.
 pub(crate) fn own_key_blocks(layout: &Layout, segment: usize) -> impl Iterator<Item = KeyBlock> {
-    cut(layout.segments()[segment].rows(), true)
+    let segment = layout.segments()[segment];
+    cut(segment.rows(), segment.is_causal())
 }
 
 /// One head's columns in some rows of a batch.

@@ -246,19 +246,20 @@ mod tests {
 
     use super::*;
     use crate::{
-        Layout, Segment,
+        Layout, Segment, Visibility,
         ops::attention::forward,
         reference,
         testing::{assert_close, assert_gradient, random, weighted, wide},
     };
 
-    /// Random forests: for each segment a length and a number that picks its parent.
+    /// Random forests: for each segment a length, a number that picks its parent, and how its rows see each other.
     fn layouts(len_max: usize) -> impl Strategy<Value = Layout> {
-        prop::collection::vec((0..=len_max, 0_usize..100), 1..6).prop_map(|draws| {
+        let visibility = prop::sample::select(vec![Visibility::Causal, Visibility::Bidirectional]);
+        prop::collection::vec((0..=len_max, 0_usize..100, visibility), 1..6).prop_map(|draws| {
             let mut start = 0;
-            let segment = |(index, (len, draw)): (usize, (usize, usize))| {
-                let parent = draw % (index + 1);
-                let segment = Segment { start, len, parent: (parent < index).then_some(parent) };
+            let segment = |(index, (len, draw, visibility)): (usize, (usize, usize, Visibility))| {
+                let parent = (draw % (index + 1) < index).then_some(draw % (index + 1));
+                let segment = Segment { start, len, parent, visibility };
                 start += len;
                 segment
             };
@@ -327,24 +328,31 @@ mod tests {
     }
 
     /// Several blocks of queries and of keys, in an ancestor and in the own segment.
-    fn long_case() -> Case {
+    fn long_case(visibility: Visibility) -> Case {
         let segments = vec![
-            Segment { start: 0, len: KEY_ROWS + 9, parent: None },
-            Segment { start: KEY_ROWS + 9, len: KEY_ROWS + QUERY_ROWS + 5, parent: Some(0) },
+            Segment { visibility, ..Segment::causal(0, KEY_ROWS + 9, None) },
+            Segment { visibility, ..Segment::causal(KEY_ROWS + 9, KEY_ROWS + QUERY_ROWS + 5, Some(0)) },
         ];
         Case::new(HeadShape { heads: 2, kv_heads: 1, head_dim: 4 }, Layout::new(segments).unwrap())
     }
 
     #[test]
     fn outputs_over_many_blocks_are_those_of_the_reference() {
-        let case = long_case();
-        let expected = case.reference(&wide(&case.q), &wide(&case.k), &wide(&case.v));
-        assert_close(&forward(case.inputs()).0, &expected, 2e-6);
+        for visibility in [Visibility::Causal, Visibility::Bidirectional] {
+            let case = long_case(visibility);
+            let expected = case.reference(&wide(&case.q), &wide(&case.k), &wide(&case.v));
+            assert_close(&forward(case.inputs()).0, &expected, 2e-6);
+        }
     }
 
     #[test]
     fn gradients_over_many_blocks_are_those_of_the_reference() {
-        let case = long_case();
+        for visibility in [Visibility::Causal, Visibility::Bidirectional] {
+            gradients_are_those_of_the_reference_along_directions(&long_case(visibility));
+        }
+    }
+
+    fn gradients_are_those_of_the_reference_along_directions(case: &Case) {
         let (q, k, v) = (wide(&case.q), wide(&case.k), wide(&case.v));
         let gradients = case.gradients();
         // Along one random direction per input: the sum over all elements of gradient times direction.

@@ -50,6 +50,7 @@ impl Tape<'_> {
     pub fn short_conv(&mut self, x: &Var, weight: Param, layout: &Arc<Layout>) -> Var {
         assert_eq!(weight.rows, x.cols, "one filter for each column");
         assert_eq!(layout.rows(), x.rows, "rows of the layout");
+        assert!(layout.is_causal(), "a convolution over the tokens before a token");
         self.on_host(HostOp::ShortConv { weight, layout: Arc::clone(layout) }, &[x], x.cols)
     }
 
@@ -80,6 +81,7 @@ impl Tape<'_> {
         let DeltaInputs { q, k, v, log_decay, beta } = inputs;
         let rows = layout.rows();
         assert!([q, k, v, log_decay, beta].iter().all(|x| x.rows == rows), "rows of the layout");
+        assert!(layout.is_causal(), "a state goes from token to token");
         let op = HostOp::DeltaRule { shape, layout: Arc::clone(layout), states: States::default() };
         self.on_host(op, &[q, k, v, log_decay, beta], shape.value_width())
     }

@@ -34,7 +34,7 @@ impl LinearBlock {
         let z = add("z", &[HEADS.value_width(), WIDTH]);
         let values = random(11, params.data().len());
         params.data_mut().copy_from_slice(&values);
-        let segment = |start, len, parent| Segment { start, len, parent };
+        let segment = Segment::causal;
         let segments = vec![segment(0, 3, None), segment(3, 2, Some(0)), segment(5, 2, Some(0))];
         let layout = Arc::new(Layout::new(segments).unwrap());
         LinearBlock { params, table, norm, qkv, conv, gates, a_log, dt_bias, z, layout, channels }

@@ -343,7 +343,7 @@ mod tests {
         let mut start = 0;
         let segments = parts.iter().map(|&(len, parent)| {
             start += len;
-            Segment { start: start - len, len, parent }
+            Segment::causal(start - len, len, parent)
         });
         Layout::new(segments.collect()).unwrap()
     }

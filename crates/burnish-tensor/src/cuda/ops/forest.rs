@@ -36,7 +36,7 @@ impl Walk {
         for (index, segment) in layout.segments().iter().enumerate() {
             let first = walk.ranges.len() / 3;
             layout.ancestors(index).iter().for_each(|rows| walk.add_range(rows, false));
-            walk.add_range(&segment.rows(), true);
+            walk.add_range(&segment.rows(), segment.is_causal());
             walk.add(segment.rows(), tile, first);
         }
         walk
@@ -56,7 +56,7 @@ impl Walk {
         let mut walk = Walk::default();
         for (segment, descendants) in segments.iter().zip(&descendants) {
             let first = walk.ranges.len() / 3;
-            walk.add_range(&segment.rows(), true);
+            walk.add_range(&segment.rows(), segment.is_causal());
             descendants.iter().for_each(|&index| walk.add_range(&segments[index].rows(), false));
             walk.add(segment.rows(), tile, first);
         }
@@ -123,7 +123,7 @@ mod tests {
     use crate::Segment;
 
     fn layout() -> Layout {
-        let segment = |start, len, parent| Segment { start, len, parent };
+        let segment = Segment::causal;
         let segments = vec![
             segment(0, 5, None),
             segment(5, 0, Some(0)),
@@ -139,6 +139,16 @@ mod tests {
         let walk = Walk::of_queries(&layout(), 4);
         assert_eq!(walk.ranges, [0, 5, 1, 0, 5, 0, 0, 5, 0, 5, 8, 1, 0, 5, 0, 8, 10, 1, 10, 11, 1]);
         assert_eq!(walk.tasks, [0, 4, 0, 1, 4, 1, 0, 1, 5, 3, 2, 2, 8, 2, 4, 2, 10, 1, 6, 1]);
+    }
+
+    #[test]
+    fn a_bidirectional_segment_is_walked_over_whole() {
+        let mut segments = layout().segments().to_vec();
+        segments[2].visibility = crate::Visibility::Bidirectional;
+        let layout = Layout::new(segments).unwrap();
+        let [queries, keys] = [Walk::of_queries(&layout, 4), Walk::of_keys(&layout, 4)];
+        assert_eq!(queries.ranges[9..15], [0, 5, 0, 5, 8, 0]);
+        assert_eq!(keys.ranges[12..15], [5, 8, 0]);
     }
 
     #[test]

@@ -128,7 +128,7 @@ struct Inputs {
 
 impl Inputs {
     fn new() -> Self {
-        let segment = |start, len, parent| Segment { start, len, parent };
+        let segment = Segment::causal;
         let segments = vec![
             segment(0, 9, None),
             segment(9, 21, Some(0)),

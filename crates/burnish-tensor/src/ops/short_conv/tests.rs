@@ -60,7 +60,7 @@ proptest! {
 
 #[test]
 fn a_short_prefix_hands_on_what_its_own_prefix_had() {
-    let segment = |start, len, parent| Segment { start, len, parent };
+    let segment = Segment::causal;
     let segments =
         vec![segment(0, 1, None), segment(1, 1, Some(0)), segment(2, 2, Some(1)), segment(4, 1, Some(1))];
     let layout = Layout::new(segments).unwrap();
