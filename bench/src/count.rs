@@ -56,5 +56,6 @@ fn shape_c() -> Done<ModelConfig> {
         tie_word_embeddings: false,
         dtype: Dtype::F32,
         delta_rule: None,
+        masked: false,
     })?)
 }

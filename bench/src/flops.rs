@@ -123,6 +123,7 @@ mod tests {
             tie_word_embeddings: false,
             dtype: Dtype::F32,
             delta_rule: None,
+            masked: false,
         };
         Costs::of(&ModelConfig::new(&shape).unwrap())
     }

@@ -97,10 +97,12 @@ pub struct Abilities {
     pub filters: bool,
     /// It can be given tools.
     pub tools: bool,
+    /// It makes its answers from masks, in steps.
+    pub denoising: bool,
 }
 
 impl Abilities {
-    /// Everything.
+    /// Everything that a policy can do that answers token by token.
     pub const ALL: Abilities = Abilities {
         token_ids: true,
         logprobs: true,
@@ -109,7 +111,12 @@ impl Abilities {
         stop: true,
         filters: true,
         tools: true,
+        denoising: false,
     };
+
+    /// What a model of masked diffusion can do. The log-prob of its whole answer is not known, so it reports none.
+    pub const DENOISING: Abilities =
+        Abilities { logprobs: false, stop: false, filters: false, denoising: true, ..Abilities::ALL };
 
     /// Text from conversations, and nothing else.
     pub const TEXT: Abilities = Abilities {
@@ -120,6 +127,7 @@ impl Abilities {
         stop: false,
         filters: false,
         tools: false,
+        denoising: false,
     };
 
     /// Checks that the policy can do everything that a turn asks for.
@@ -152,6 +160,7 @@ impl Abilities {
             (sampling.grammar.is_some(), self.filters, "hold its answer to a grammar (`grammar`)"),
             (sampling.contrast.is_some(), self.filters, "be looked into (`contrast`)"),
             (sampling.logprobs.is_some(), self.logprobs, "report log-probs (`logprobs`)"),
+            (sampling.denoising_steps.is_some(), self.denoising, "answer in steps (`denoising_steps`)"),
         ])
     }
 

@@ -62,6 +62,10 @@ pub struct Sampling {
     /// Sets the logits against those of earlier layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contrast: Option<Contrast>,
+    /// Of a model of masked diffusion: the steps in which an answer of `tokens_max` masks becomes known. `None` takes one
+    /// for each token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denoising_steps: Option<usize>,
 }
 
 /// A language that constrains the text of an answer, token by token: ids that lead out of it are forbidden, and the
@@ -99,6 +103,7 @@ impl Sampling {
             logprobs: None,
             grammar: None,
             contrast: None,
+            denoising_steps: None,
         }
     }
 
@@ -162,6 +167,7 @@ impl Sampling {
             ("min_tokens", self.min_tokens <= self.tokens_max, "at most tokens_max"),
             ("stop", self.stop.iter().all(|stop| !stop.is_empty()), "a list of texts, none of them empty"),
             ("logprobs", logprobs_max <= LOGPROBS_MAX, "at most 1000"),
+            ("denoising_steps", self.denoising_steps != Some(0), "1 or more"),
         ];
         if let Some((field, _, range)) = rules.into_iter().find(|&(_, holds, _)| !holds) {
             return Err(SamplingError { field, range });

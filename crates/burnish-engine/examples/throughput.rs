@@ -33,6 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         tie_word_embeddings: true,
         dtype: Dtype::F32,
         delta_rule: None,
+        masked: false,
     };
     let model = Arc::new(Model::init(ModelConfig::new(&shape)?, 0));
     println!("{batch} requests of {prompt_tokens} + {answer_tokens} tokens");

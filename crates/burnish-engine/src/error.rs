@@ -10,6 +10,16 @@ pub enum EngineError {
         /// Which limit.
         field: &'static str,
     },
+    /// A model that answers token by token was to denoise.
+    #[error(
+        "the model is causal: it answers token by token, not from masks (`is_causal` and `mask_token_id` in config.json)"
+    )]
+    Causal,
+    /// A model that reads in both directions was to answer token by token.
+    #[error(
+        "the model reads in both directions (`is_causal` is false in config.json): it answers from masks, not token by token"
+    )]
+    NotCausal,
     /// The prompt of a request is empty.
     #[error("request {request}: the prompt is empty; give it at least one token")]
     EmptyPrompt {

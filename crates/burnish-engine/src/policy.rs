@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use burnish_core::{Abilities, Answered, Grammar, Policy, PolicyError, Sampling, Trace, Turn, TurnId};
 use burnish_model::{Chat, Generated, Model};
+use burnish_tensor::Visibility;
 
 use crate::contrast;
 use crate::control::Control;
 use crate::grammar::{GrammarError, Grammars, Held};
-use crate::{EngineError, Limits, Request, RequestId, Sampler, Stats};
+use crate::{Denoiser, Ended, EngineError, Limits, Request, RequestId, Sampler, Stats};
 use streaming::Reader;
 
 /// A model in this process, used through its chat format: an open batch over one snapshot of its weights.
@@ -23,7 +24,7 @@ pub struct LocalPolicy {
     limits: Limits,
     end_ids: Arc<[u32]>,
     /// Made with the first turn.
-    sampler: Option<Sampler>,
+    answering: Option<Answering>,
     /// Made with the first turn that is held to a grammar.
     grammars: Option<Grammars>,
     /// The grammar of the last such turn, and its control before the first token.
@@ -31,6 +32,67 @@ pub struct LocalPolicy {
     asked: BTreeMap<RequestId, Asked>,
     over: Vec<Answered>,
     submitted: u64,
+}
+
+/// How the model answers.
+enum Answering {
+    /// Token by token.
+    Sampling(Box<Sampler>),
+    /// From masks.
+    Denoising(Box<Denoiser>),
+}
+
+impl Answering {
+    fn stats(&self) -> Stats {
+        match self {
+            Answering::Sampling(sampler) => sampler.stats(),
+            Answering::Denoising(denoiser) => denoiser.stats(),
+        }
+    }
+
+    fn submit(
+        &mut self,
+        request: Request,
+        controls: Vec<Box<dyn Control>>,
+    ) -> Result<RequestId, EngineError> {
+        match self {
+            Answering::Sampling(sampler) => sampler.submit_under(request, controls),
+            Answering::Denoising(denoiser) => denoiser.submit(request),
+        }
+    }
+
+    fn advance(&mut self) -> Result<Vec<Ended>, EngineError> {
+        match self {
+            Answering::Sampling(sampler) => sampler.advance(),
+            Answering::Denoising(denoiser) => denoiser.advance(),
+        }
+    }
+
+    fn cancel(&mut self, request: RequestId) -> bool {
+        match self {
+            Answering::Sampling(sampler) => sampler.cancel(request),
+            Answering::Denoising(denoiser) => denoiser.cancel(request),
+        }
+    }
+
+    /// The ids of an answer so far; of one that comes out of masks there is no such thing.
+    fn sampled(&self, request: RequestId) -> Option<&[u32]> {
+        match self {
+            Answering::Sampling(sampler) => sampler.sampled(request),
+            Answering::Denoising(_) => None,
+        }
+    }
+
+    /// Ends an answer where it is; one that comes out of masks is given up.
+    fn stop(&mut self, request: RequestId) -> Option<Generated> {
+        match self {
+            Answering::Sampling(sampler) => sampler.stop(request),
+            Answering::Denoising(denoiser) => {
+                denoiser.cancel(request);
+                None
+            }
+        }
+    }
 }
 
 /// A turn under way.
@@ -52,7 +114,7 @@ impl LocalPolicy {
             version,
             limits: Limits::default(),
             end_ids: chat.end_ids().into(),
-            sampler: None,
+            answering: None,
             grammars: None,
             held: None,
             asked: BTreeMap::new(),
@@ -69,23 +131,32 @@ impl LocalPolicy {
 
     /// Statistics of all turns so far.
     pub fn stats(&self) -> Stats {
-        self.sampler.as_ref().map_or_else(Stats::default, Sampler::stats)
+        self.answering.as_ref().map_or_else(Stats::default, Answering::stats)
     }
 
     /// Submits the request for a turn; returns its id, and the trace with the prompt at its head.
     fn begin(&mut self, turn: &Turn) -> Result<(RequestId, Trace), PolicyError> {
+        self.abilities().check(turn)?;
         let (trace, request) = self.read(turn)?;
         let controls = self.controls(&turn.sampling, &request.prompt)?;
         let failed = |error: EngineError| PolicyError::Failed(error.to_string());
-        let sampler = match &mut self.sampler {
-            Some(sampler) => sampler,
-            none => {
-                let tokenizer = Some(Arc::clone(&self.chat.tokenizer));
-                let sampler = Sampler::new(Arc::clone(&self.model), tokenizer, self.limits.clone());
-                none.insert(sampler.map_err(failed)?)
-            }
+        let answering = match self.answering.take() {
+            Some(answering) => answering,
+            None => self.answering().map_err(failed)?,
         };
-        Ok((sampler.submit_under(request, controls).map_err(failed)?, trace))
+        let submitted = self.answering.insert(answering).submit(request, controls);
+        Ok((submitted.map_err(failed)?, trace))
+    }
+
+    fn answering(&self) -> Result<Answering, EngineError> {
+        let (model, limits) = (Arc::clone(&self.model), self.limits.clone());
+        Ok(match self.model.visibility() {
+            Visibility::Bidirectional => Answering::Denoising(Box::new(Denoiser::new(model, limits)?)),
+            Visibility::Causal => {
+                let tokenizer = Some(Arc::clone(&self.chat.tokenizer));
+                Answering::Sampling(Box::new(Sampler::new(model, tokenizer, limits)?))
+            }
+        })
     }
 
     /// The controls of an answer to `prompt`.
@@ -140,8 +211,8 @@ impl LocalPolicy {
 
     /// Does one piece of the sampler's work.
     fn advance(&mut self) {
-        let Some(sampler) = &mut self.sampler else { return };
-        match sampler.advance() {
+        let Some(answering) = &mut self.answering else { return };
+        match answering.advance() {
             Ok(ended) => {
                 for (request, answer) in ended {
                     if let Some(asked) = self.asked.remove(&request) {
@@ -162,7 +233,10 @@ impl LocalPolicy {
 
 impl Policy for LocalPolicy {
     fn abilities(&self) -> Abilities {
-        Abilities::ALL
+        match self.model.visibility() {
+            Visibility::Causal => Abilities::ALL,
+            Visibility::Bidirectional => Abilities::DENOISING,
+        }
     }
 
     fn version(&self) -> u64 {
@@ -197,9 +271,9 @@ impl Policy for LocalPolicy {
 
     fn cancel(&mut self, id: TurnId) -> bool {
         let under_way = self.asked.iter().find(|(_, asked)| asked.id == id).map(|(request, _)| *request);
-        if let (Some(request), Some(sampler)) = (under_way, &mut self.sampler) {
+        if let (Some(request), Some(answering)) = (under_way, &mut self.answering) {
             self.asked.remove(&request);
-            return sampler.cancel(request);
+            return answering.cancel(request);
         }
         let before = self.over.len();
         self.over.retain(|answered| answered.id != id);

@@ -10,7 +10,7 @@ mod under_way;
 use burnish_core::{SamplingError, StopReason, rng};
 use burnish_model::{LayerKind, Model, Tap, Tokenizer};
 use burnish_tensor::{
-    Draw, Drawn, HeadShape, HostReadback, PagedCache, Prepacked, Tape, Var, Workers, in_pool,
+    Draw, Drawn, HeadShape, HostReadback, PagedCache, Prepacked, Tape, Var, Visibility, Workers, in_pool,
 };
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -99,13 +99,16 @@ impl Sampler {
     /// A sampler of a model. Stop strings need a `tokenizer`.
     ///
     /// # Errors
-    /// If a limit is 0.
+    /// If a limit is 0, or the model reads in both directions.
     pub fn new(
         model: Arc<Model>,
         tokenizer: Option<Arc<Tokenizer>>,
         limits: Limits,
     ) -> Result<Self, EngineError> {
         limits.check()?;
+        if model.visibility() != Visibility::Causal {
+            return Err(EngineError::NotCausal);
+        }
         let pool = Pool::new(page_shape(&model), limits.cache_bytes);
         Ok(Sampler {
             tokenizer,
@@ -213,6 +216,11 @@ impl Sampler {
             return Err(EngineError::UnknownId { request, position, id: prompt[position], vocab_size });
         }
         sampling.check().map_err(|source| EngineError::Sampling { request, source })?;
+        if sampling.denoising_steps.is_some() {
+            let range = "left out: the policy answers token by token";
+            let source = SamplingError { field: "denoising_steps", range };
+            return Err(EngineError::Sampling { request, source });
+        }
         if sampling.stop_token_ids.iter().any(|&id| id as usize >= vocab_size) {
             let source = SamplingError { field: "stop_token_ids", range: "ids that the model knows" };
             return Err(EngineError::Sampling { request, source });

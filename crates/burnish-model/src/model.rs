@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_tensor::{
-    Device, HeadShape, Param, Params, Precision, Prepacked, Store, Tape, Var, Vocab, Weight,
+    Device, HeadShape, Param, Params, Precision, Prepacked, Store, Tape, Var, Visibility, Vocab, Weight,
 };
 
 use crate::decoder::{Decoder, Init, head_shape};
@@ -219,6 +219,11 @@ impl Model {
                 "a value model begins as a model whose every parameter is trained, not as an adapter's base";
             return Err(ModelError::malformed(Path::new("policy"), problem));
         }
+        if self.visibility() == Visibility::Bidirectional {
+            let problem = "a value model reads one token after the other, and this model reads in both directions \
+                           (`is_causal` is false in its config.json)";
+            return Err(ModelError::malformed(Path::new("policy"), problem));
+        }
         let config = self.config.with_value_head();
         let mut params = Params::new().in_precision(self.params.precision());
         let decoder = Decoder::declare(&config, &mut |name, shape, init| add(&mut params, name, shape, init));
@@ -246,7 +251,7 @@ impl Model {
     }
 
     fn assemble(config: ModelConfig, params: Params, decoder: Decoder, dtypes: Vec<Dtype>) -> Self {
-        let vocab = Arc::new(Vocab::all(config.vocab_size));
+        let vocab = vocab(&config, |_| true);
         Model { config, params, decoder, dtypes, vocab, adapted: None, carried: None }
     }
 
@@ -361,14 +366,19 @@ impl Model {
         self.config.layers_of(LayerKind::DeltaRule) > 0
     }
 
-    /// Which ids of the head exist.
+    /// How the tokens of a sequence see each other.
+    pub fn visibility(&self) -> Visibility {
+        self.config.visibility()
+    }
+
+    /// Which ids of the head exist. The mask of a masked diffusion model is none: it is only read.
     pub fn vocab(&self) -> &Arc<Vocab> {
         &self.vocab
     }
 
     /// Excludes the ids for which `allowed` is false, because heads are often padded beyond the tokenizer's ids.
     pub fn restrict_vocab(&mut self, allowed: impl Fn(u32) -> bool) {
-        self.vocab = Arc::new(Vocab::only(self.config.vocab_size, allowed));
+        self.vocab = vocab(&self.config, allowed);
     }
 
     /// Logits `[T, V]` of hidden states `[T, D]`, over the whole head, including excluded ids.
@@ -404,6 +414,15 @@ impl fmt::Debug for Model {
             .field("weights", &weights)
             .finish_non_exhaustive()
     }
+}
+
+/// The ids that the head can give.
+fn vocab(config: &ModelConfig, allowed: impl Fn(u32) -> bool) -> Arc<Vocab> {
+    let vocab = match config.mask_token_id {
+        Some(mask) => Vocab::only(config.vocab_size, |id| id != mask && allowed(id)),
+        None => Vocab::only(config.vocab_size, allowed),
+    };
+    Arc::new(vocab)
 }
 
 /// Matrices of linear maps and embeddings; vectors, and the few numbers of a convolution, are small and stay in f32.

@@ -14,7 +14,7 @@ use burnish_model::{
 };
 use burnish_tensor::{
     ConvWeight, DeltaInputs, DeltaRows, DeltaShape, HeadShape, KV_ROWS, KvBlock, KvBlockMut, Layout, Param,
-    Tape, Var, cached_attention, delta_step, short_conv_step,
+    Tape, Var, Visibility, cached_attention, delta_step, short_conv_step,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -47,12 +47,16 @@ fn expected(name: &str) -> Expected {
     serde_json::from_str(&text).unwrap()
 }
 
+/// What transformers makes of one that reads in both directions; made by `golden/make_masked.py`.
+const MASKED: &str = "qwen3-masked";
+
 /// Logits at every position of every prompt, from one packed forward pass.
 fn logits(model: &Model, prompts: &[Vec<u32>]) -> Vec<f32> {
     let lens: Vec<usize> = prompts.iter().map(Vec::len).collect();
     let ids = prompts.concat();
     let positions: Arc<[u32]> = lens.iter().flat_map(|&len| 0..len as u32).collect();
-    let mut mixer = Packed { layout: Arc::new(Layout::causal(&lens)), shape: model.head_shape() };
+    let layout = Arc::new(Layout::roots(&lens, model.visibility()));
+    let mut mixer = Packed { layout, shape: model.head_shape() };
     let mut tape = Tape::inference(&model.params);
     let hidden = model.forward(&mut tape, &ids, &positions, &mut mixer);
     assert_eq!((hidden.rows(), hidden.cols()), (ids.len(), model.config.hidden_size));
@@ -66,7 +70,7 @@ fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
 
 #[test]
 fn logits_agree_with_transformers() {
-    for name in GOLDEN {
+    for name in GOLDEN.into_iter().chain([MASKED]) {
         let expected = expected(name);
         let model = Model::load(&golden(name)).unwrap();
         let found = logits(&model, &expected.prompts);
@@ -225,6 +229,33 @@ fn weights_of_several_files_are_saved_as_one() {
     assert_eq!(Model::load(dir.path()).unwrap().params.data(), model.params.data());
 }
 
+#[test]
+fn a_model_that_reads_in_both_directions_has_a_mask_that_it_never_gives() {
+    let model = Model::load(&golden(MASKED)).unwrap();
+    assert_eq!((model.config.mask_token_id, model.visibility()), (Some(66), Visibility::Bidirectional));
+    assert!(model.vocab().contains(65) && !model.vocab().contains(66));
+    let mut saved = Model::load(&golden(MASKED)).unwrap();
+    saved.restrict_vocab(|id| id > 3);
+    assert!(!saved.vocab().contains(3) && !saved.vocab().contains(66));
+    let dir = tempfile::tempdir().unwrap();
+    model.save(dir.path()).unwrap();
+    assert_eq!(ModelConfig::load(dir.path()).unwrap().mask_token_id, Some(66));
+    assert!(model.to_value_model().unwrap_err().to_string().contains("both directions"));
+
+    let causal = ModelConfig::new(&small(Architecture::Qwen3, Dtype::F32)).unwrap();
+    assert_eq!(causal.masked(289).unwrap().mask_token_id, Some(289));
+    let refused = |key: &str, value: Value, config: &ModelConfig| {
+        let mut json = config.json().clone();
+        json[key] = value;
+        ModelConfig::from_json(json).unwrap_err().to_string()
+    };
+    assert!(causal.masked(290).unwrap_err().to_string().contains("below vocab_size 290"));
+    assert!(refused("is_causal", json!(false), &causal).contains("mask_token_id"));
+    assert!(refused("is_causal", json!("no"), &causal).contains("is_causal"));
+    let hybrid = ModelConfig::new(&small(Architecture::Qwen3_5, Dtype::F32)).unwrap();
+    assert!(hybrid.masked(3).unwrap_err().to_string().contains("token to token"));
+}
+
 fn small(architecture: Architecture, dtype: Dtype) -> ModelShape {
     ModelShape {
         architecture,
@@ -239,6 +270,7 @@ fn small(architecture: Architecture, dtype: Dtype) -> ModelShape {
         rope_theta: 10_000.0,
         tie_word_embeddings: architecture != Architecture::Llama,
         dtype,
+        masked: false,
         delta_rule: (architecture == Architecture::Qwen3_5).then_some(DeltaRuleConfig {
             key_heads: 2,
             value_heads: 4,

@@ -39,7 +39,7 @@ impl LocalPolicy {
 impl Streaming for LocalPolicy {
     fn partial(&mut self, id: TurnId) -> Option<Partial<'_>> {
         let request = self.request_of(id)?;
-        let ids = self.sampler.as_ref()?.sampled(request)?;
+        let ids = self.answering.as_ref()?.sampled(request)?;
         let asked = self.asked.get_mut(&request)?;
         if asked.reader.is_none() {
             asked.reader = Some(Reader::new(&self.chat, asked));
@@ -60,7 +60,7 @@ impl Streaming for LocalPolicy {
 
     fn stop(&mut self, id: TurnId) -> bool {
         let Some(request) = self.request_of(id) else { return false };
-        let generated = self.sampler.as_mut().and_then(|sampler| sampler.stop(request));
+        let generated = self.answering.as_mut().and_then(|answering| answering.stop(request));
         match (self.asked.remove(&request), generated) {
             (Some(asked), Some(generated)) => {
                 let answered = self.finish(asked, Ok(generated));

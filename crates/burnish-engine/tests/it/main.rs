@@ -8,6 +8,7 @@
 
 mod common;
 mod control;
+mod denoise;
 mod generate;
 mod greedy;
 mod hybrid;

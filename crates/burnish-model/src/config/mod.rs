@@ -11,6 +11,7 @@
 mod architecture;
 mod blocks;
 pub(crate) mod keys;
+mod mask;
 mod rule;
 
 use std::path::Path;
@@ -39,6 +40,7 @@ const HARMLESS: &[&str] = &[
     "id2label",
     "is_llama_config",
     "label2id",
+    "mask_token_id",
     "name_or_path",
     "pad_token_id",
     "pretraining_tp",
@@ -125,6 +127,10 @@ pub struct ModelShape {
     /// layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta_rule: Option<DeltaRuleConfig>,
+    /// Whether it reads in both directions and answers by denoising ([`ModelConfig::mask_token_id`]); its tokenizer then
+    /// has a token that stands for what is not known yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub masked: bool,
 }
 
 /// What a model computes, according to its `config.json`.
@@ -163,6 +169,9 @@ pub struct ModelConfig {
     pub rope_theta: f64,
     /// How these frequencies are scaled for long contexts.
     pub rope_scaling: RopeScaling,
+    /// The id of the token that stands for one not known yet, in a model of masked diffusion, whose tokens see each other
+    /// in both directions (`is_causal` is false, which transformers 5 understands). `None`: the model is causal.
+    pub mask_token_id: Option<u32>,
     /// Whether the head is the embedding.
     pub tie_word_embeddings: bool,
     /// Whether the query, key and value projections have biases.
@@ -384,6 +393,7 @@ fn read(keys: &Keys<'_>, found: Found, outer: Option<&Keys<'_>>) -> Result<Model
         rms_norm_eps: keys.number("rms_norm_eps", 1e-6, 0.0, "a number of 0 or more")?,
         rope_theta: rope.theta,
         rope_scaling: rope.scaling,
+        mask_token_id: mask::read(keys, architecture)?,
         tie_word_embeddings: read_tied(keys, outer)?,
         has_qkv_bias: has_attention_bias || architecture == Architecture::Qwen2,
         has_o_bias: has_attention_bias && architecture != Architecture::Qwen2,

@@ -27,6 +27,7 @@ pub(crate) fn tiny_model(architecture: Architecture, is_tied: bool, dtype: Dtype
         tie_word_embeddings: is_tied,
         dtype,
         delta_rule: None,
+        masked: false,
     })
     .unwrap();
     let mut model = Model::init(config, 1);
