@@ -470,6 +470,7 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
         (None, Some(_)) if recipe.data.demonstrations.is_empty() => Err(source
             .error("policy.new", "needs `data.demonstrations`: the tokenizer is trained on them".into())),
         (None, Some(new)) => ModelConfig::new(new)
+            .and_then(|config| if new.masked { config.masked(0) } else { Ok(config) })
             .map(drop)
             .map_err(|error| source.error("policy.new", format!("makes no model: {error}"))),
         (Some(_), None) => Ok(()),

@@ -35,6 +35,9 @@ pub struct ExtraEvaluation {
     /// As `eval.contrast`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contrast: Option<Contrast>,
+    /// As `eval.denoising_steps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denoising_steps: Option<usize>,
 }
 
 /// One evaluation with all its settings, including those taken over from elsewhere in the recipe.
@@ -98,6 +101,7 @@ impl Recipe {
                 temperature: extra.temperature.unwrap_or(main.sampling.temperature),
                 tokens_max: extra.tokens_max.unwrap_or(main.sampling.tokens_max),
                 contrast: extra.contrast.clone().or_else(|| main.sampling.contrast.clone()),
+                denoising_steps: extra.denoising_steps.or(main.sampling.denoising_steps),
                 ..main.sampling
             },
         }
@@ -121,9 +125,12 @@ pub(super) fn check(extra: &[ExtraEvaluation], source: &Source) -> Result<(), Re
         if extra[..at].iter().any(|other| other.name == *name) {
             return refused("name", &format!("is `{name}`, the name of another evaluation"));
         }
-        for (key, value) in
-            [("tasks", section.tasks), ("rollouts", section.rollouts), ("tokens_max", section.tokens_max)]
-        {
+        for (key, value) in [
+            ("tasks", section.tasks),
+            ("rollouts", section.rollouts),
+            ("tokens_max", section.tokens_max),
+            ("denoising_steps", section.denoising_steps),
+        ] {
             if value == Some(0) {
                 return refused(key, "must be 1 or more");
             }

@@ -145,6 +145,10 @@ pub struct EvalSection {
     /// `{ dola = {} }`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contrast: Option<Contrast>,
+    /// Of a model of masked diffusion: the steps in which an answer of `rollout.tokens_max` masks becomes known; one for
+    /// each token where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denoising_steps: Option<usize>,
     /// Make a draft first, if the plan has drafts. Its tokens count as the answer's.
     pub draft: bool,
     /// Check for every right answer whether it leads back when the task is reversed and states it. Sets the flag
@@ -176,6 +180,7 @@ impl Default for EvalSection {
             frequency_penalty: 0.0,
             grammar: None,
             contrast: None,
+            denoising_steps: None,
             draft: false,
             cycle: false,
             config: None,
@@ -199,6 +204,7 @@ impl EvalSection {
             frequency_penalty: self.frequency_penalty,
             grammar: self.grammar.clone(),
             contrast: self.contrast.clone(),
+            denoising_steps: self.denoising_steps,
             ..Sampling::at(self.temperature, rollout.tokens_max)
         }
     }

@@ -34,6 +34,7 @@ pub mod fact;
 pub mod gate;
 pub mod kl;
 mod loss_config;
+pub mod masked_nll;
 pub mod nll;
 pub mod objective;
 pub mod overlong;

@@ -138,6 +138,14 @@ impl Learner {
         }
     }
 
+    /// The mask of a model of masked diffusion; `None` for one that reads from left to right.
+    pub(crate) fn mask_token_id(&self) -> Option<u32> {
+        match self {
+            Learner::Here(here) => here.policy.model.config.mask_token_id,
+            Learner::There(_) => None,
+        }
+    }
+
     /// The device of this process that computes.
     pub(crate) fn device(&self) -> &Device {
         match self {
@@ -332,6 +340,7 @@ fn here(
         }
         (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),
     };
+    policy.refuse_masked_learning(recipe)?;
     let mut policy = policy.on(device);
     let mut trainer = Trainer::new(&policy.model, recipe.trainer_config());
     if let Some(checkpoint) = checkpoint {

@@ -8,8 +8,9 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_engine::{Limits, LocalPolicy, Stats};
 use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelError, ModelShape, Tokenizer};
 
+use burnish_recipe::{Method, Recipe};
 use burnish_remote::tokens::TokenPolicy;
-use burnish_tensor::{Device, Precision};
+use burnish_tensor::{Device, Precision, Visibility};
 
 use crate::engine::Engine;
 use crate::{RunError, model_path};
@@ -103,7 +104,36 @@ impl LoadedPolicy {
         template: &ChatTemplate,
         loading: &Loading,
     ) -> Result<Self, RunError> {
-        LoadedPolicy::read(dir, None, Some(template.clone()), loading)
+        let policy = LoadedPolicy::read(dir, None, Some(template.clone()), loading)?;
+        if policy.model.visibility() == Visibility::Bidirectional {
+            return Err(RunError::Refused(format!(
+                "{}: its model reads in both directions (`is_causal` is false in its config.json) and gives an answer no \
+                 log-prob, so it is neither a reference nor a teacher",
+                dir.display()
+            )));
+        }
+        Ok(policy)
+    }
+
+    /// Refuses to train a model of masked diffusion by anything but imitation, or to have it sampled elsewhere.
+    ///
+    /// # Errors
+    /// Names the key that asks for it.
+    pub(crate) fn refuse_masked_learning(&self, recipe: &Recipe) -> Result<(), RunError> {
+        if self.model.visibility() == Visibility::Causal {
+            return Ok(());
+        }
+        let (key, is_asked) = match recipe.train.method {
+            Method::Sft | Method::None => ("engine", recipe.engine.is_some()),
+            Method::Grpo | Method::Preference | Method::Reward => ("train.method", true),
+        };
+        if !is_asked {
+            return Ok(());
+        }
+        Err(RunError::Refused(format!(
+            "{key}: the policy is a model of masked diffusion (`is_causal` is false in its config.json), which gives an \
+             answer no log-prob: it is trained with `train.method = \"sft\"` and answers in this process"
+        )))
     }
 
     /// The policy that a recipe starts from, in `dir`; `template` is the content of its `policy.chat_template`.
@@ -179,10 +209,14 @@ impl LoadedPolicy {
     /// # Errors
     /// If there are no texts, or the sizes do not fit together.
     pub fn create(shape: &ModelShape, texts: &[String], run_seed: u64) -> Result<Self, RunError> {
-        let tokenizer = Tokenizer::train_bpe(texts, shape.vocab_size, SPECIAL_TOKENS)?;
+        let mask = shape.masked.then_some(MASK);
+        let special: Vec<&str> = SPECIAL_TOKENS.iter().copied().chain(mask).collect();
+        let tokenizer = Tokenizer::train_bpe(texts, shape.vocab_size, &special)?;
         let tokenizer = tokenizer.with_text_tokens(THINKING)?;
         let chat = Chat::new(tokenizer, ChatTemplate::chatml()?, &[END], PAD)?;
+        let mask = mask.and_then(|mask| chat.tokenizer.token_id(mask));
         let config = ModelConfig::new(shape)
+            .and_then(|config| mask.map_or(Ok(config.clone()), |mask| config.masked(mask)))
             .map_err(|error| RunError::Refused(format!("policy.new makes no model: {error}")))?;
         let mut model = Model::init(config, Address::new(run_seed, Purpose::Init).seed());
         model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
@@ -238,6 +272,8 @@ pub(crate) fn named_template(file: Option<&Path>) -> Result<Option<ChatTemplate>
     read.map_err(|error| RunError::Refused(format!("policy.chat_template: {error}")))
 }
 
+/// What a model of masked diffusion reads in place of a token that is not known.
+const MASK: &str = "<|mask|>";
 const PAD: &str = "<|endoftext|>";
 const END: &str = "<|im_end|>";
 pub(crate) const SPECIAL_TOKENS: &[&str] = &[PAD, "<|im_start|>", END, THINKING[0], THINKING[1]];

@@ -29,6 +29,10 @@ pub enum Draws {
     Generation,
     /// Answers that tell what beginnings are worth.
     Worth,
+    /// The masks of answers that a model of masked diffusion learns.
+    Noise,
+    /// The masks of answers that it is evaluated on.
+    HeldOutNoise,
 }
 
 /// Above the number of tasks of any step: copies of its tasks have places from here on.
@@ -49,6 +53,8 @@ impl Draws {
             Draws::Extension => 1 << 37,
             Draws::Generation => 1 << 38,
             Draws::Worth => 1 << 39,
+            Draws::Noise => 1 << 40,
+            Draws::HeldOutNoise => (1 << 40) + 1,
         }
     }
 
@@ -87,6 +93,8 @@ mod tests {
             Draws::Extension,
             Draws::Generation,
             Draws::Worth,
+            Draws::Noise,
+            Draws::HeldOutNoise,
         ];
         let cuts = (1..100_000).map(Draws::Continuation);
         let stages: std::collections::BTreeSet<u64> =

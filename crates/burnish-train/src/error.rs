@@ -13,6 +13,19 @@ pub enum TrainError {
         /// What is wrong with it.
         source: SampleError,
     },
+    /// A sample is read in a direction in which the model does not read.
+    #[error("sample {sample} is {}", if *is_noised {
+        "noised, for a model of masked diffusion, and this model is causal"
+    } else {
+        "read from left to right, and this model reads in both directions (`is_causal` is false in its config.json): it \
+         learns from noised samples"
+    })]
+    Direction {
+        /// Index of the sample in the minibatch.
+        sample: usize,
+        /// Whether it is noised.
+        is_noised: bool,
+    },
     /// A token is not in the model's vocabulary.
     #[error("sample {sample}: token {token} has id {id}, which is not in the model's vocabulary")]
     UnknownToken {

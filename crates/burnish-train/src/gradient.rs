@@ -8,7 +8,7 @@ use burnish_core::rng;
 use burnish_model::{Model, Packed};
 use burnish_rl::kl::KlEstimator;
 use burnish_rl::{BatchConstant, Evaluation, Objective, Totals};
-use burnish_tensor::{GradientsMut, HostReadback, Tape, TokenScores, Var, Vocab, in_pool};
+use burnish_tensor::{GradientsMut, HostReadback, Tape, TokenScores, Var, Visibility, Vocab, in_pool};
 
 use crate::columns::{Columns, MetricSums, from_sampling, groups, widen};
 use crate::head_rows::{Divergence, HeadRows};
@@ -231,15 +231,21 @@ pub(crate) fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError
     let tokens_max = model.context_tokens_max();
     for (index, sample) in samples.iter().enumerate() {
         sample.check().map_err(|source| TrainError::Sample { sample: index, source })?;
+        let reads_both_ways = model.visibility() == Visibility::Bidirectional;
+        if sample.noised.is_some() != reads_both_ways {
+            return Err(TrainError::Direction { sample: index, is_noised: sample.noised.is_some() });
+        }
         let inputs = sample.inputs();
         if inputs.len() > tokens_max {
             return Err(TrainError::TooLong { sample: index, tokens: inputs.len(), tokens_max });
         }
-        let is_unknown = |token: &usize| sample.ids[*token] as usize >= model.vocab().len();
+        let is_unknown = |token: &usize| inputs[*token] as usize >= model.vocab().len();
         let is_excluded = |token: &usize| !model.vocab().contains(sample.ids[*token]);
         let unknown = (0..inputs.len()).find(is_unknown).or_else(|| sample.scored().find(is_excluded));
         if let Some(token) = unknown {
-            return Err(TrainError::UnknownToken { sample: index, token, id: sample.ids[token] });
+            let id =
+                if token < inputs.len() && is_unknown(&token) { inputs[token] } else { sample.ids[token] };
+            return Err(TrainError::UnknownToken { sample: index, token, id });
         }
     }
     Ok(())

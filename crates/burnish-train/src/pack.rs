@@ -8,7 +8,7 @@ use std::borrow::Borrow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use burnish_tensor::{Layout, Segment};
+use burnish_tensor::{Layout, Segment, Visibility};
 
 use crate::Sample;
 use crate::columns::groups;
@@ -69,12 +69,12 @@ fn pack_units(samples: &[&Sample], units: &[Range<usize>], tokens_max: usize) ->
     let mut open = Forest::default();
     for unit in units {
         let scored = || unit.clone().filter(|at| !samples[*at].inputs().is_empty());
-        let rows = open.rows_of(scored().map(|at| samples[at].inputs()));
+        let rows = open.rows_of(scored().map(|at| samples[at]));
         if open.ids.len() + rows > tokens_max && !open.samples.is_empty() {
             batches.push(std::mem::take(&mut open).close());
         }
         for index in scored() {
-            let shared = open.shared(samples[index].inputs());
+            let shared = open.shared(samples[index]);
             open.add(index, samples[index], shared);
         }
     }
@@ -115,13 +115,15 @@ struct Shared {
 }
 
 impl<'a> Forest<'a> {
-    /// How many rows samples that read `inputs` would add. Exact for one sample; approximate for several, because a
-    /// beginning that they share may be too short to be worth a cut.
-    fn rows_of(&self, inputs: impl Iterator<Item = &'a [u32]>) -> usize {
+    /// How many rows samples would add. Exact for one sample; approximate for several, because a beginning that they
+    /// share may be too short to be worth a cut.
+    fn rows_of(&self, samples: impl Iterator<Item = &'a Sample>) -> usize {
         let (mut rows, mut before) = (0, None);
-        for inputs in inputs {
+        for sample in samples {
+            let inputs = sample.inputs();
             let shared = match before {
-                None => self.shared(inputs).tokens,
+                None => self.shared(sample).tokens,
+                Some(_) if sample.noised.is_some() => 0,
                 Some(before) => match common_prefix(before, inputs) {
                     common if common >= SHARED_TOKENS_MIN => common,
                     _ => 0,
@@ -133,9 +135,13 @@ impl<'a> Forest<'a> {
         rows
     }
 
-    fn shared(&self, inputs: &[u32]) -> Shared {
-        let common = common_prefix(self.inputs, inputs);
+    fn shared(&self, sample: &Sample) -> Shared {
         let mut shared = Shared::default();
+        // A token that sees later ones is another in every sample.
+        if sample.noised.is_some() {
+            return shared;
+        }
+        let common = common_prefix(self.inputs, sample.inputs());
         for &segment in &self.path {
             let len = self.segments[segment].len;
             let rest = common - shared.tokens;
@@ -157,16 +163,21 @@ impl<'a> Forest<'a> {
         if let (Some(len), Some(&last)) = (shared.cut, self.path.last()) {
             self.cut(last, len);
         }
-        self.grow(shared.tokens);
+        let visibility = if sample.noised.is_some() { Visibility::Bidirectional } else { Visibility::Causal };
+        self.grow(shared.tokens, visibility);
         let row_of: Vec<usize> = self.path.iter().flat_map(|&at| self.segments[at].rows()).collect();
         let begin = self.rows.len();
         for token in sample.scored() {
-            self.rows.push(row_of[token - 1] as u32);
+            let predicting = if sample.noised.is_some() { token } else { token - 1 };
+            self.rows.push(row_of[predicting] as u32);
             self.targets.push(sample.ids[token]);
             self.temperatures.push(sample.temperatures[token]);
         }
         self.sequences.push(begin..self.rows.len());
         self.samples.push(index);
+        if sample.noised.is_some() {
+            (self.inputs, self.path) = (&[], Vec::new());
+        }
     }
 
     /// Splits a segment after `len` tokens. Its rows stay where they are.
@@ -182,14 +193,14 @@ impl<'a> Forest<'a> {
     }
 
     /// Appends what the latest sample reads beyond the `shared` tokens of the path, if anything.
-    fn grow(&mut self, shared: usize) {
+    fn grow(&mut self, shared: usize, visibility: Visibility) {
         let own = &self.inputs[shared..];
         if own.is_empty() {
             return;
         }
         let parent = self.path.last().copied();
         self.path.push(self.segments.len());
-        self.segments.push(Segment { start: self.ids.len(), len: own.len(), parent });
+        self.segments.push(Segment { start: self.ids.len(), len: own.len(), parent, visibility });
         self.ids.extend_from_slice(own);
         self.positions.extend(shared as u32..self.inputs.len() as u32);
     }

@@ -1,5 +1,6 @@
 //! A training sample: a token sequence with what is known about every token.
 
+use burnish_core::rng::Stream;
 use burnish_core::{Branch, Source};
 
 use crate::target::Target;
@@ -7,12 +8,17 @@ use crate::target::Target;
 /// One branch of a trace, ready to be learned from. All vectors have one entry per token.
 ///
 /// A token is *scored* if its [`loss_mask`](Sample::loss_mask) is set: its log-probability given the tokens before it
-/// is computed, and the objective sees it. Entries of the other streams at tokens that are not scored are never read.
+/// (or those of [`Sample::noised`]) is computed, and the objective sees it. Entries of the other streams at tokens that are not scored are never read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
     /// Token ids.
     pub ids: Vec<u32>,
-    /// Does the token count in the loss? Never the first one: nothing comes before it that could predict it.
+    /// What a model of masked diffusion reads in place of `ids`, in both directions: some of them, with the mask in place
+    /// of the others. Each scored token is predicted at its own place. `None`: the model reads `ids` from left to right,
+    /// and each scored token is predicted by the tokens before it.
+    pub noised: Option<Vec<u32>>,
+    /// Does the token count in the loss? From left to right never the first one: nothing comes before it that could
+    /// predict it.
     pub loss_mask: Vec<bool>,
     /// Log-probability under the model that sampled the token, in nats ([`Branch::model_logprobs`]).
     pub model_logprobs: Vec<f32>,
@@ -89,6 +95,27 @@ impl Sample {
         }
     }
 
+    /// The same tokens as a model of masked diffusion learns them: each scored one is masked with probability `t`, which
+    /// is uniform in (0, 1], and what is masked is predicted with the weight `1 / (t L)`, its advantage, for `L` scored
+    /// tokens. `seed` decides `t` and the masks. (Sahoo et al. 2024, arXiv:2406.07524; Nie et al. 2025,
+    /// arXiv:2502.09992, equation 5, with the mean over the answer's tokens.)
+    #[must_use]
+    pub fn with_noise(mut self, mask: u32, seed: u64) -> Self {
+        let mut stream = Stream::new(seed);
+        let share = 1.0 - stream.uniform();
+        let weight = 1.0 / (share * self.scored_tokens() as f64);
+        let mut noised = self.ids.clone();
+        for (at, is_scored) in self.loss_mask.iter_mut().enumerate().filter(|(_, is_scored)| **is_scored) {
+            *is_scored = stream.uniform() < share;
+            if *is_scored {
+                noised[at] = mask;
+                self.advantages[at] = weight as f32;
+            }
+        }
+        self.noised = Some(noised);
+        self
+    }
+
     /// The same tokens with only the state after the last of them scored, which is what a value model gives the whole
     /// sequence. It has one more token, which is never read, with the advantage of the last one in the loss.
     pub fn ending(&self) -> Self {
@@ -119,6 +146,9 @@ impl Sample {
         ] {
             stream.truncate(tokens);
         }
+        if let Some(noised) = &mut self.noised {
+            noised.truncate(tokens);
+        }
         (self.reference, self.teacher, self.target, self.proximal) = (None, None, None, Proximal::Sampling);
     }
 
@@ -128,6 +158,7 @@ impl Sample {
         }
         Sample {
             ids: branch.ids.clone(),
+            noised: None,
             loss_mask,
             model_logprobs: branch.model_logprobs.clone(),
             sampled_logprobs: branch.sampled_logprobs.clone(),
@@ -161,9 +192,12 @@ impl Sample {
         self.loss_mask.iter().filter(|is_scored| **is_scored).count()
     }
 
-    /// The tokens that the model has to read: all before the last scored one. The rest predict nothing that counts.
-    /// Empty if no token is scored.
+    /// The tokens that the model has to read: all before the last scored one, as the rest predict nothing that counts; of
+    /// noised ones all. Empty if no token is scored.
     pub fn inputs(&self) -> &[u32] {
+        if let Some(noised) = &self.noised {
+            return if self.loss_mask.contains(&true) { noised } else { &[] };
+        }
         let end = self.loss_mask.iter().rposition(|is_scored| *is_scored).unwrap_or(0);
         &self.ids[..end]
     }
@@ -177,6 +211,7 @@ impl Sample {
         let reference = self.reference.as_ref().map_or(tokens, Vec::len);
         let teacher = self.teacher.as_ref().map_or(tokens, Vec::len);
         let proximal = self.proximal.stream().map_or(tokens, Vec::len);
+        let noised = self.noised.as_ref().map_or(tokens, Vec::len);
         for (stream, len) in [
             ("loss_mask", self.loss_mask.len()),
             ("model_logprobs", self.model_logprobs.len()),
@@ -186,12 +221,13 @@ impl Sample {
             ("reference", reference),
             ("teacher", teacher),
             ("proximal", proximal),
+            ("noised", noised),
         ] {
             if len != tokens {
                 return Err(SampleError::Length { stream, len, tokens });
             }
         }
-        if self.loss_mask.first() == Some(&true) {
+        if self.noised.is_none() && self.loss_mask.first() == Some(&true) {
             return Err(SampleError::FirstTokenScored);
         }
         if let Some(target) = &self.target {
@@ -309,6 +345,29 @@ mod tests {
         assert_eq!(sample.temperatures, [1.0; 4]);
         assert_eq!(sample.inputs(), [7, 8]);
         assert_eq!(sample.check(), Ok(()));
+    }
+
+    #[test]
+    fn noise_hides_what_is_scored_and_weighs_it_by_how_much_is_hidden() {
+        let whole = Sample { loss_mask: vec![true, false, true, true], ..Sample::of_text(vec![7, 8, 9, 10]) };
+        // The expectation of the weights of a sample is 1: E[(1 / (t L)) #masked] = 1.
+        let (mut sum, mut squares, draws) = (0.0, 0.0, 20_000);
+        for seed in 0..draws {
+            let sample = whole.clone().with_noise(99, seed);
+            assert_eq!(sample.check(), Ok(()));
+            let noised = sample.noised.as_ref().unwrap();
+            for at in 0..4 {
+                assert_eq!(sample.loss_mask[at], noised[at] == 99, "what is masked is learned");
+                assert!(noised[at] == 99 || noised[at] == sample.ids[at]);
+            }
+            assert_eq!(noised[1], 8, "what is not an answer is never masked");
+            let weight: f64 = sample.scored().map(|at| f64::from(sample.advantages[at])).sum();
+            (sum, squares) = (sum + weight, squares + weight * weight);
+        }
+        let (mean, n) = (sum / draws as f64, draws as f64);
+        let error = ((squares / n - mean * mean) / n).sqrt();
+        assert!((mean - 1.0).abs() < 4.0 * error, "{mean} +- {error}");
+        assert_eq!(whole.clone().with_noise(99, 5), whole.with_noise(99, 5));
     }
 
     #[test]

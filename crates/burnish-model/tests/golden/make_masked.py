@@ -76,5 +76,19 @@ with torch.no_grad():
         for prompt in ([3, 1, 4, 1, 5], [2, 7, 1, 8, 2, 8, 1, 8])
         for length, steps in ((12, 12), (12, 4), (11, 3), (9, 1))
     ]
+ids, noised, weight = [3, 1, 4, 1, 5, 9, 2, 6], [3, 1, MASK, 1, 5, MASK, 2, MASK], 0.37
+logprobs = torch.log_softmax(model(torch.tensor([noised])).logits[0][:, :MASK], -1)
+loss = -weight * sum(logprobs[at, ids[at]] for at in range(len(ids)) if noised[at] == MASK)
+loss.backward()
+learned = {
+    "ids": ids,
+    "noised": noised,
+    "weight": weight,
+    "loss": loss.item(),
+    "gradients": {
+        name: [parameter.grad.norm().item(), *parameter.grad.flatten()[:5].tolist()]
+        for name, parameter in model.named_parameters()
+    },
+}
 logits = [[float(f"{value:.7g}") for value in scores] for scores in logits]
-(HERE / "expected.json").write_text(json.dumps({"prompts": PROMPTS, "logits": logits, "denoised": denoised}) + "\n")
+(HERE / "expected.json").write_text(json.dumps({"prompts": PROMPTS, "logits": logits, "denoised": denoised, "learned": learned}) + "\n")

@@ -1,6 +1,7 @@
 //! Learning from what is given: answers to imitate, and preferences between answers.
 
 mod corpus;
+mod masks;
 mod packing;
 mod rows;
 #[cfg(test)]
@@ -8,6 +9,7 @@ mod rows;
 mod tests;
 
 use burnish_recipe::{Method, Recipe};
+use burnish_rl::masked_nll::MaskedNll;
 use burnish_rl::nll::Nll;
 use burnish_rl::{Objective, Totals};
 use burnish_rundir::metrics::Values;
@@ -18,6 +20,7 @@ use crate::learner::Learner;
 use crate::reference::Reference;
 use crate::summary::{Metrics, Updates};
 use crate::tasks::of_step;
+use masks::{Masks, noise_seed};
 use rows::{Learned, Making};
 
 pub(crate) use corpus::{Corpus, Given, demonstrated};
@@ -66,10 +69,12 @@ impl OfflineLoop {
         held_out: Option<Corpus>,
         learner: &Learner,
     ) -> Result<Self, RunError> {
-        let is_imitated = recipe.train.method == Method::Sft;
-        let objective =
-            if is_imitated { Box::new(Nll) as Box<dyn Objective> } else { recipe.loss.build()? };
         let making = making(recipe, learner);
+        let objective = match (recipe.train.method, making.masks) {
+            (Method::Sft, None) => Box::new(Nll) as Box<dyn Objective>,
+            (Method::Sft, Some(_)) => Box::new(MaskedNll),
+            _ => recipe.loss.build()?,
+        };
         let terms = Terms { recipe, objective: &*objective, making };
         let rows = Sequences::new(&terms, corpus, recipe.data.packing)?;
         let held_out = held_out.map(|corpus| Sequences::new(&terms, corpus, false)).transpose()?;
@@ -122,7 +127,8 @@ impl OfflineLoop {
             false => (0..count).map(|at| (step as usize * count + at) % sequences.len()).collect(),
         };
         let chosen: Vec<&[Place]> = chosen.into_iter().map(|at| &*sequences[at]).collect();
-        let samples = self.samples(&self.rows.corpus, recipe, learner, &chosen)?;
+        let samples = self
+            .samples(&self.rows.corpus, recipe, learner, &chosen, |at| noise_seed(recipe, Some(step), at))?;
         let batch: Vec<&Sample> = samples.iter().collect();
         let totals = Totals {
             mismatched_log_ratio: self.mismatched(&self.rows.corpus, recipe, learner, &chosen)?,
@@ -137,16 +143,19 @@ impl OfflineLoop {
     }
 
     /// The loss, and the objective's other numbers, on the rows that are held out: a mean over tokens of what is
-    /// imitated, over rows of preferences. `None` where none is.
+    /// imitated from left to right, over rows of what is masked and of preferences. `None` where none is.
     ///
     /// # Errors
     /// If a row can't be read any more, or a number is not finite.
     pub(crate) fn evaluate(&self, recipe: &Recipe, learner: &Learner) -> Result<Option<Values>, RunError> {
         let Some(held_out) = &self.held_out else { return Ok(None) };
-        let (mut values, mut weights) = (Values::new(), 0.0);
+        let (mut values, mut weights, mut done) = (Values::new(), 0.0, 0);
         for part in held_out.sequences.chunks(recipe.train.sequences_per_step) {
             let chosen: Vec<&[Place]> = part.iter().map(|places| &**places).collect();
-            let samples = self.samples(&held_out.corpus, recipe, learner, &chosen)?;
+            let samples = self.samples(&held_out.corpus, recipe, learner, &chosen, |at| {
+                noise_seed(recipe, None, done + at)
+            })?;
+            done += samples.len() as u64;
             let totals = Totals {
                 mismatched_log_ratio: self.mismatched(&held_out.corpus, recipe, learner, &chosen)?,
                 ..totals(&samples, &samples, 1, learner.context_tokens_max(), 0)
@@ -154,7 +163,8 @@ impl OfflineLoop {
             let tokens_max = recipe.train.micro_batch_tokens;
             let Pass { loss, metrics, .. } =
                 learner.measure(&samples, &*self.objective, &totals, tokens_max)?;
-            let weight = if recipe.train.method == Method::Sft { totals.tokens } else { part.len() } as f64;
+            let is_per_token = recipe.train.method == Method::Sft && learner.mask_token_id().is_none();
+            let weight = if is_per_token { totals.tokens } else { part.len() } as f64;
             weights += weight;
             for (name, value) in metrics.into_iter().chain([("loss".to_owned(), loss)]) {
                 *values.entry(format!("eval/{name}")).or_default() += weight * value;
@@ -166,13 +176,14 @@ impl OfflineLoop {
     }
 
     /// The samples of some sequences, with their log-probs under the reference where the objective needs one. Those of
-    /// one row are a group.
+    /// one row are a group. `noise` seeds the masks of sample number so and so, where there are any.
     fn samples(
         &self,
         corpus: &Corpus,
         recipe: &Recipe,
         learner: &Learner,
         chosen: &[&[Place]],
+        noise: impl Fn(u64) -> u64,
     ) -> Result<Vec<Sample>, RunError> {
         let making = making(recipe, learner);
         let mut samples = Vec::new();
@@ -180,7 +191,11 @@ impl OfflineLoop {
             for place in *places {
                 let found = making.samples(corpus, place.row)?.into_iter().nth(place.sample).flatten();
                 let changed = || RunError::Refused("a data file has changed while it was trained on".into());
-                samples.push(Sample { group, ..found.ok_or_else(changed)? });
+                let sample = Sample { group, ..found.ok_or_else(changed)? };
+                samples.push(match making.masks {
+                    Some(masks) => sample.with_noise(masks.mask, noise(samples.len() as u64)),
+                    None => sample,
+                });
             }
         }
         if let Some(reference) = &self.reference {
@@ -231,6 +246,7 @@ fn making<'a>(recipe: &Recipe, learner: &'a Learner) -> Making<'a> {
             Method::Preference => Learned::Preferences,
             Method::Grpo | Method::Sft | Method::None => Learned::Answers,
         },
+        masks: Masks::of(recipe, learner),
         length_max: recipe.data.max_length.map_or(context, |length| length.min(context)),
         too_long: recipe.data.overlong,
     }

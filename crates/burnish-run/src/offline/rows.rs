@@ -7,6 +7,7 @@ use burnish_recipe::TooLong;
 use burnish_train::Sample;
 
 use super::corpus::{Corpus, Given};
+use super::masks::Masks;
 use crate::RunError;
 
 /// What is learned from rows.
@@ -25,6 +26,8 @@ pub(super) enum Learned {
 pub(super) struct Making<'a> {
     pub(super) chat: &'a Chat,
     pub(super) learned: Learned,
+    /// How a model of masked diffusion learns answers; `None` for one that reads from left to right.
+    pub(super) masks: Option<Masks>,
     /// Most tokens of a sequence.
     pub(super) length_max: usize,
     pub(super) too_long: TooLong,
@@ -40,10 +43,16 @@ impl Making<'_> {
     pub(super) fn samples(self, corpus: &Corpus, index: usize) -> Result<Vec<Option<Sample>>, RunError> {
         if self.learned == Learned::Answers {
             let samples = imitated(corpus, self.chat, index)?.into_iter();
-            return Ok(samples
-                .filter(|sample| sample.scored_tokens() > 0)
-                .map(|sample| self.cut(sample))
-                .collect());
+            let samples = samples.filter(|sample| sample.scored_tokens() > 0);
+            let is_text = || matches!(corpus.get(index), Ok(Given::Text(_)));
+            return Ok(match self.masks {
+                // Texts are learned as they are: nothing says where an answer would begin.
+                Some(masks) if !is_text() => {
+                    let canvases = samples.flat_map(|sample| masks.canvases(&sample));
+                    canvases.map(|sample| sample.and_then(|sample| self.cut(sample))).collect()
+                }
+                _ => samples.map(|sample| self.cut(sample)).collect(),
+            });
         }
         let of_rewards = self.learned == Learned::Rewards;
         let whole = |sample: Sample| if of_rewards { sample.ending() } else { sample };

@@ -69,6 +69,7 @@ impl KeptSample {
 
     fn sample(&self, group: usize) -> Sample {
         Sample {
+            noised: None,
             ids: self.ids.clone(),
             loss_mask: self.loss_mask.clone(),
             model_logprobs: self.model_logprobs.clone(),

@@ -54,6 +54,29 @@ fn rollouts_of_one_prompt_share_it() {
 }
 
 #[test]
+fn a_noised_sample_shares_nothing_and_predicts_its_tokens_where_they_are() {
+    let prompt = prompt(100, 20);
+    let plain = sample(&prompt, &[1, 2, 3]);
+    let mut noised = plain.clone();
+    let mut read = noised.ids.clone();
+    (read[20], read[22]) = (0, 0);
+    (noised.noised, noised.loss_mask[21]) = (Some(read.clone()), false);
+    let batches = pack(&[plain.clone(), noised.clone(), plain.clone(), noised], 1000);
+    assert_eq!(batches.len(), 1);
+    assert_eq!(segments(&batches[0]), [(0, 22, None), (22, 23, None), (45, 22, None), (67, 23, None)]);
+    let causal: Vec<bool> =
+        batches[0].layout.segments().iter().map(burnish_tensor::Segment::is_causal).collect();
+    assert_eq!(causal, [true, false, true, false]);
+    assert_eq!(batches[0].rows, [19, 20, 21, 42, 44, 64, 65, 66, 87, 89]);
+    assert_eq!(batches[0].targets, [1, 2, 3, 1, 3, 1, 2, 3, 1, 3]);
+    assert_eq!(batches[0].ids[22..45], read[..]);
+    // One that has no room beside others is put into a batch of its own.
+    assert_eq!(pack(&[plain.clone(), plain.clone(), plain], 24).len(), 1);
+    let noised = Sample { noised: Some(read), ..sample(&prompt, &[1, 2, 3]) };
+    assert_eq!(pack(&[noised.clone(), noised.clone(), noised], 46).len(), 2);
+}
+
+#[test]
 fn a_prefix_below_the_minimum_is_not_shared() {
     let prompt = prompt(100, SHARED_TOKENS_MIN - 1);
     let batches = pack(&[sample(&prompt, &[1, 2, 3]), sample(&prompt, &[4, 5, 6])], 1000);

@@ -57,6 +57,7 @@ pub(crate) fn random_sample(prompt: &[u32], tail: usize, random: &mut Stream) ->
     let (model_logprobs, proximal, reference) = (logprobs(0.3), logprobs(0.3), logprobs(0.3));
     Sample {
         ids,
+        noised: None,
         // As after filters that kept about half of the mass.
         sampled_logprobs: model_logprobs.iter().map(|logprob| logprob + 0.7).collect(),
         model_logprobs,

@@ -13,6 +13,7 @@ mod common;
 mod gate;
 mod gradient;
 mod head;
+mod masked;
 mod refusals;
 mod schedule;
 mod slope;
