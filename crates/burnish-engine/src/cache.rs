@@ -250,6 +250,42 @@ impl<'a> Decode<'a> {
             cache.answer.rows += rows;
         }
     }
+
+    /// The share of each head's attention at a layer that one set of marked tokens gets, `[T, heads]`.
+    fn attention_to_set(&self, tape: &mut Tape<'_>, layer: usize, q: &Var, marked: &Marked) -> Var {
+        let shape = self.shape;
+        let none = vec![0.0; shape.kv_heads * KV_ROWS * shape.head_dim];
+        let flags: Vec<Vec<Option<Vec<f32>>>> = self
+            .runs
+            .iter()
+            .enumerate()
+            .map(|(sequence, run)| {
+                let mut position = 0;
+                let blocks = run.cache.blocks(layer, run.cache.answer.rows + run.rows);
+                blocks
+                    .iter()
+                    .map(|block| {
+                        let start = position;
+                        position += block.rows;
+                        let is_marked = |row| marked.contains(sequence, start + row);
+                        (0..block.rows).any(is_marked).then(|| flags_of(block.rows, shape, is_marked))
+                    })
+                    .collect()
+            })
+            .collect();
+        let mut seen = Vec::new();
+        for (run, flags) in self.runs.iter().zip(&flags) {
+            for ahead in 1..=run.rows {
+                let blocks = run.cache.blocks(layer, run.cache.answer.rows + ahead).into_iter();
+                let flags = flags.iter().map(|flags| flags.as_deref().unwrap_or(&none));
+                seen.push(blocks.zip(flags).map(|(block, v)| KvBlock { v, ..block }).collect());
+            }
+        }
+        let mut mixed = vec![0.0; q.data().len()];
+        cached_attention(q.data(), shape, &seen, &mut mixed, tape.workers());
+        let shares = mixed.chunks_exact(shape.head_dim).map(|of_head| of_head[0]).collect::<Vec<f32>>();
+        tape.external(q.rows(), shape.heads, shares)
+    }
 }
 
 impl Run<'_> {
@@ -306,43 +342,13 @@ impl Mix for Decode<'_> {
         layer: usize,
         q: &Var,
         _k: &Var,
-        marked: &Marked,
-    ) -> Option<Var> {
+        marked: &[Marked],
+    ) -> Option<Vec<Var>> {
         if self.runs.iter().any(|run| run.cache.prompt.paged().is_some()) {
             return None;
         }
-        let shape = self.shape;
-        let none = vec![0.0; shape.kv_heads * KV_ROWS * shape.head_dim];
-        let flags: Vec<Vec<Option<Vec<f32>>>> = self
-            .runs
-            .iter()
-            .enumerate()
-            .map(|(sequence, run)| {
-                let mut position = 0;
-                let blocks = run.cache.blocks(layer, run.cache.answer.rows + run.rows);
-                blocks
-                    .iter()
-                    .map(|block| {
-                        let start = position;
-                        position += block.rows;
-                        let is_marked = |row| marked.contains(sequence, start + row);
-                        (0..block.rows).any(is_marked).then(|| flags_of(block.rows, shape, is_marked))
-                    })
-                    .collect()
-            })
-            .collect();
-        let mut seen = Vec::new();
-        for (run, flags) in self.runs.iter().zip(&flags) {
-            for ahead in 1..=run.rows {
-                let blocks = run.cache.blocks(layer, run.cache.answer.rows + ahead).into_iter();
-                let flags = flags.iter().map(|flags| flags.as_deref().unwrap_or(&none));
-                seen.push(blocks.zip(flags).map(|(block, v)| KvBlock { v, ..block }).collect());
-            }
-        }
-        let mut mixed = vec![0.0; q.data().len()];
-        cached_attention(q.data(), shape, &seen, &mut mixed, tape.workers());
-        let shares = mixed.chunks_exact(shape.head_dim).map(|of_head| of_head[0]).collect::<Vec<f32>>();
-        Some(tape.external(q.rows(), shape.heads, shares))
+        let shares = marked.iter().map(|marked| self.attention_to_set(tape, layer, q, marked));
+        Some(shares.collect())
     }
 
     fn convolve(&mut self, tape: &mut Tape<'_>, layer: usize, x: &Var, weight: Param) -> Var {

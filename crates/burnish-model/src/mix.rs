@@ -16,16 +16,17 @@ pub trait Mix {
     /// Returns `[T, heads * head_dim]`.
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var;
 
-    /// Attention: the share of each head's weights that marked tokens get, `[T, heads]`, for the `q` and `k` of
-    /// [`Mix::attend`], which has been called for this layer. `None` where keys of earlier tokens are out of reach.
+    /// Attention: for each of `marked` the share of each head's weights that its tokens get, `[T, heads]`, for the `q` and
+    /// `k` of [`Mix::attend`], which has been called for this layer. `None` where keys of earlier tokens are out of
+    /// reach.
     fn attention_to(
         &mut self,
         _tape: &mut Tape<'_>,
         _layer: usize,
         _q: &Var,
         _k: &Var,
-        _marked: &Marked,
-    ) -> Option<Var> {
+        _marked: &[Marked],
+    ) -> Option<Vec<Var>> {
         None
     }
 
@@ -53,26 +54,33 @@ impl Mix for Packed {
         tape.attention(&q, &k, &v, self.shape, &self.layout)
     }
 
-    // Attention mixes values, so with a value of 1 at marked tokens and 0 elsewhere every column of its result is the
-    // share of the head that it belongs to.
+    // Attention mixes values, so where a column of them is 1 at marked tokens and 0 elsewhere, that column of the result
+    // is their share. Each column of a head has room for a set.
     fn attention_to(
         &mut self,
         tape: &mut Tape<'_>,
         _layer: usize,
         q: &Var,
         k: &Var,
-        marked: &Marked,
-    ) -> Option<Var> {
-        let width = k.cols();
-        let mut flags = Buffer::from(vec![0.0; k.rows() * width]);
-        for (index, segment) in self.layout.segments().iter().enumerate() {
-            for at in (0..segment.len).filter(|&at| marked.contains(index, at)) {
-                flags[(segment.start + at) * width..][..width].fill(1.0);
+        marked: &[Marked],
+    ) -> Option<Vec<Var>> {
+        let (width, dim) = (k.cols(), self.shape.head_dim);
+        let mut shares = Vec::with_capacity(marked.len());
+        for sets in marked.chunks(dim) {
+            let mut flags = Buffer::from(vec![0.0; k.rows() * width]);
+            for (index, segment) in self.layout.segments().iter().enumerate() {
+                for at in 0..segment.len {
+                    let row = &mut flags[(segment.start + at) * width..][..width];
+                    for (set, _) in sets.iter().enumerate().filter(|(_, set)| set.contains(index, at)) {
+                        row.iter_mut().skip(set).step_by(dim).for_each(|flag| *flag = 1.0);
+                    }
+                }
             }
+            let flags = tape.external(k.rows(), width, flags);
+            let mixed = tape.attention(q, k, &flags, self.shape, &self.layout);
+            shares.extend((0..sets.len()).map(|set| tape.columns(&mixed, dim, set, 1)));
         }
-        let flags = tape.external(k.rows(), width, flags);
-        let mixed = tape.attention(q, k, &flags, self.shape, &self.layout);
-        Some(tape.columns(&mixed, self.shape.head_dim, 0, 1))
+        Some(shares)
     }
 
     fn convolve(&mut self, tape: &mut Tape<'_>, _layer: usize, x: &Var, weight: Param) -> Var {

@@ -15,15 +15,15 @@ pub trait Tap {
         hidden
     }
 
-    /// The tokens whose share of the attention it wants to know.
-    fn marked(&self) -> Option<&Marked> {
-        None
+    /// The sets of tokens whose shares of the attention it wants to know.
+    fn marked(&self) -> &[Marked] {
+        &[]
     }
 
-    /// The share of its attention that each head of an attention layer pays to the marked tokens, `[T, heads]`. Layers
-    /// of another kind have none, and where keys are out of reach (see [`Mix::attention_to`](crate::Mix::attention_to))
-    /// it is not called.
-    fn attention(&mut self, _tape: &mut Tape<'_>, _layer: usize, _share: Var) {}
+    /// The share of its attention that each head of an attention layer pays to set number `set` of the marked tokens,
+    /// `[T, heads]`. Layers of another kind have none, and where keys are out of reach (see
+    /// [`Mix::attention_to`](crate::Mix::attention_to)) it is not called.
+    fn attention(&mut self, _tape: &mut Tape<'_>, _layer: usize, _set: usize, _share: Var) {}
 }
 
 /// No tap.

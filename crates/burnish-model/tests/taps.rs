@@ -51,11 +51,11 @@ impl Tap for Witness {
         hidden
     }
 
-    fn marked(&self) -> Option<&Marked> {
-        Some(&self.marked)
+    fn marked(&self) -> &[Marked] {
+        std::slice::from_ref(&self.marked)
     }
 
-    fn attention(&mut self, _tape: &mut Tape<'_>, layer: usize, share: Var) {
+    fn attention(&mut self, _tape: &mut Tape<'_>, layer: usize, _set: usize, share: Var) {
         self.attention.insert(layer, share.data().to_vec());
     }
 }
@@ -103,6 +103,60 @@ fn what_is_seen_agrees_with_transformers_and_looking_changes_no_bit() {
             let difference = largest_difference(ours.data(), theirs);
             assert!(difference < 1e-4, "{name}: {difference}");
         }
+    }
+}
+
+/// Keeps the shares of every set at every layer.
+struct Sets {
+    marked: Vec<Marked>,
+    shares: BTreeMap<(usize, usize), Vec<f32>>,
+}
+
+impl Tap for Sets {
+    fn marked(&self) -> &[Marked] {
+        &self.marked
+    }
+
+    fn attention(&mut self, _tape: &mut Tape<'_>, layer: usize, set: usize, share: Var) {
+        self.shares.insert((layer, set), share.data().to_vec());
+    }
+}
+
+#[test]
+fn any_number_of_sets_is_told_apart_and_all_tokens_have_all_of_the_attention() {
+    for name in ["qwen3", "qwen3-masked"] {
+        let model = Model::load(&golden(name)).unwrap();
+        let ids: Vec<u32> = (0..31).map(|at| (at * at + 3) % 66).collect();
+        let sets = |marked: &[Vec<usize>]| {
+            let flags = |marked: &Vec<usize>| (0..ids.len()).map(|at| marked.contains(&at)).collect();
+            let marked = marked.iter().map(|marked| Marked(vec![flags(marked)])).collect();
+            let mut tap = Sets { marked, shares: BTreeMap::new() };
+            let layout = Arc::new(Layout::roots(&[ids.len()], model.visibility()));
+            let mut mixer = Packed { layout, shape: model.head_shape() };
+            let positions: Arc<[u32]> = (0..ids.len() as u32).collect();
+            let mut tape = Tape::inference(&model.params);
+            model.forward_tapped(&mut tape, &ids, &positions, &mut mixer, &mut tap);
+            tap.shares
+        };
+        // More sets than a head has columns, which are 12.
+        let each = sets(&(0..ids.len()).map(|at| vec![at]).collect::<Vec<_>>());
+        let some = sets(&[vec![0, 5, 30]]);
+        for layer in 0..model.config.num_hidden_layers {
+            let sum = |of: &[usize]| -> Vec<f32> {
+                let mut sum = vec![0.0; some[&(layer, 0)].len()];
+                for at in of {
+                    sum.iter_mut().zip(&each[&(layer, *at)]).for_each(|(sum, share)| *sum += share);
+                }
+                sum
+            };
+            let all: Vec<usize> = (0..ids.len()).collect();
+            assert!(sum(&all).iter().all(|sum| (sum - 1.0).abs() < 1e-5), "{name} {layer}");
+            assert!(largest_difference(&sum(&[0, 5, 30]), &some[&(layer, 0)]) < 1e-6, "{name} {layer}");
+        }
+        // Only from left to right has a later token nothing of an earlier one's attention.
+        let heads = model.head_shape().heads;
+        let first_row_on_last: f32 = each[&(0, 30)][..heads].iter().sum();
+        assert_eq!(first_row_on_last > 0.0, name == "qwen3-masked");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burnish_core::{PolicyError, Sampling, Span, Task, Trace, Turn};
 use burnish_model::{Marked, Packed, Tap};
-use burnish_tensor::{Layout, Tape, Var};
+use burnish_tensor::{Layout, Tape, Var, Visibility};
 use serde::Serialize;
 
 use crate::RunError;
@@ -82,6 +82,11 @@ impl Target {
             return Err(RunError::Refused(problem));
         };
         let policy = self.load()?;
+        if policy.model.visibility() == Visibility::Bidirectional {
+            let problem = "the policy is a model of masked diffusion: no token of its prompt is the last one before its \
+                           answer, so layers have nothing to be compared by";
+            return Err(RunError::Refused(problem.into()));
+        }
         if !policy.model.params.device().is_cpu() {
             return Err(RunError::Refused(
                 "device: layers are looked at on the CPU; say `device=\"cpu\"`".into(),
@@ -162,11 +167,11 @@ impl Tap for Last {
         hidden
     }
 
-    fn marked(&self) -> Option<&Marked> {
-        Some(&self.marked)
+    fn marked(&self) -> &[Marked] {
+        std::slice::from_ref(&self.marked)
     }
 
-    fn attention(&mut self, _tape: &mut Tape<'_>, layer: usize, share: Var) {
+    fn attention(&mut self, _tape: &mut Tape<'_>, layer: usize, _set: usize, share: Var) {
         let heads = share.cols();
         let mean =
             |&row: &u32| share.data()[row as usize * heads..][..heads].iter().sum::<f32>() / heads as f32;

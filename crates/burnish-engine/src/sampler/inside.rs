@@ -60,11 +60,11 @@ impl Tap for Look {
         hidden
     }
 
-    fn marked(&self) -> Option<&Marked> {
-        Some(&self.marked)
+    fn marked(&self) -> &[Marked] {
+        std::slice::from_ref(&self.marked)
     }
 
-    fn attention(&mut self, _tape: &mut Tape<'_>, layer: usize, share: Var) {
+    fn attention(&mut self, _tape: &mut Tape<'_>, layer: usize, _set: usize, share: Var) {
         let heads = share.cols();
         let mean = |&row: &u32| {
             let shares = &share.data()[row as usize * heads..][..heads];

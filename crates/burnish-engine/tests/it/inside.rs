@@ -80,10 +80,10 @@ fn inside(model: &Model, ids: &[u32], marked: &Arc<[bool]>) -> (Vec<Option<f32>>
             self.hidden.push(hidden.clone());
             hidden
         }
-        fn marked(&self) -> Option<&Marked> {
-            Some(&self.marked)
+        fn marked(&self) -> &[Marked] {
+            std::slice::from_ref(&self.marked)
         }
-        fn attention(&mut self, _: &mut Tape<'_>, layer: usize, share: Var) {
+        fn attention(&mut self, _: &mut Tape<'_>, layer: usize, _set: usize, share: Var) {
             let last = &share.data()[(share.rows() - 1) * share.cols()..];
             self.attention.insert(layer, last.iter().sum::<f32>() / share.cols() as f32);
         }

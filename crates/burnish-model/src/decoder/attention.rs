@@ -86,12 +86,17 @@ impl Attention {
         };
         let q = self.turn(tape, q, self.q_norm, positions);
         let k = self.turn(tape, k, self.k_norm, positions);
-        let seen = tap.marked().map(|marked| (marked.clone(), q.clone(), k.clone()));
+        let seen = match tap.marked() {
+            [] => None,
+            marked => Some((marked.to_vec(), q.clone(), k.clone())),
+        };
         let mut mixed = mixer.attend(tape, self.index, q, k, v);
         if let Some((marked, q, k)) = seen
-            && let Some(share) = mixer.attention_to(tape, self.index, &q, &k, &marked)
+            && let Some(shares) = mixer.attention_to(tape, self.index, &q, &k, &marked)
         {
-            tap.attention(tape, layer, share);
+            for (set, share) in shares.into_iter().enumerate() {
+                tap.attention(tape, layer, set, share);
+            }
         }
         if let Some(gate) = gate {
             mixed = tape.sigmoid_gate(&mixed, &gate);
