@@ -15,7 +15,7 @@ pub(super) struct Masks {
     /// What a canvas is filled with behind an answer.
     end: u32,
     /// Tokens of a canvas: as many as an answer may have when it is sampled, which begins with that many masks.
-    canvas: usize,
+    pub(super) canvas: usize,
 }
 
 impl Masks {

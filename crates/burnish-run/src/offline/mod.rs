@@ -91,7 +91,11 @@ impl OfflineLoop {
         if left_out > 0 {
             let what =
                 if recipe.train.method == Method::Preference { "preferences" } else { "conversations" };
-            notes.push(format!("{left_out} {what} are left out: longer than {limit} tokens"));
+            let canvas = Masks::of(recipe, learner).map(|masks| {
+                format!(", or with an answer longer than {} (`rollout.tokens_max`)", masks.canvas)
+            });
+            let canvas = canvas.unwrap_or_default();
+            notes.push(format!("{left_out} {what} are left out: longer than {limit} tokens{canvas}"));
         }
         if recipe.data.packing {
             let (rows, sequences) = (self.rows.places(), self.rows.sequences.len());
