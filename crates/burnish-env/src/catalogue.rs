@@ -2,7 +2,7 @@
 
 use crate::{
     EnvError, Generator, accounts, associative, chains, countdown, household, mapf, orders, recall, rows,
-    scenes, timed_facts, timeqa,
+    scenes, tables, timed_facts, timeqa,
 };
 
 /// One kind of environment.
@@ -34,6 +34,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &recall::KIND,
     &rows::KIND,
     &scenes::KIND,
+    &tables::KIND,
     &timed_facts::KIND,
     &timeqa::KIND,
 ];
@@ -93,6 +94,7 @@ mod tests {
                 "orders",
                 "recall",
                 "scenes",
+                "tables",
                 "timed_facts"
             ]
         );

@@ -25,6 +25,7 @@ pub mod rows;
 pub mod scenes;
 mod settings;
 mod shares;
+pub mod tables;
 pub mod timed_facts;
 pub mod timeqa;
 pub mod tools;
