@@ -5,6 +5,7 @@
 //! Episode* before, Episode* after -> Change { success, reward: Interval of the paired difference }
 //! one number per seed and arm -> Estimate of the difference, smallest detectable effect, Holm's p-values
 //! Item*: samples, correct -> PassAtK { k -> Interval }
+//! attention to the cells of a table, mask -> overlap, AUROC, a verifier ([`cells`])
 //! ```
 //!
 //! The unit of evidence is the task, not the episode: the rollouts of one task tend to succeed and fail together, so
@@ -19,6 +20,7 @@
 //! This crate sees only episodes: no policy, no tensors, no files.
 
 pub mod bootstrap;
+pub mod cells;
 mod change;
 mod crossed;
 mod effect;
