@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use burnish_core::Span;
+use burnish_run::cells::{Agreement, CellProbe};
 use burnish_run::inspect::Target;
 use burnish_run::probe::{Probe, Profile};
 use clap::Args;
@@ -33,6 +34,15 @@ pub(crate) struct Arguments {
     /// Show how often a layer is right for each value of this label.
     #[arg(long, value_name = "LABEL")]
     by: Option<String>,
+    /// Of the environment `tables`: does the policy look at the cells that its plans name?
+    #[arg(long, conflicts_with_all = ["after", "before", "by"])]
+    cells: bool,
+    /// With --cells: plans that are drawn for each task, of which a verifier of attention picks one.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "cells")]
+    samples: usize,
+    /// With --samples: the temperature of these draws.
+    #[arg(long, value_name = "T", default_value_t = 1.0, requires = "samples")]
+    temperature: f32,
     /// Most held-out tasks.
     #[arg(long, default_value_t = 200, value_parser = super::at_least_one)]
     tasks: usize,
@@ -48,6 +58,9 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
         None => Target::open(target, overrides, *step)?,
     };
     super::say_notes(target.notes());
+    if arguments.cells {
+        return cells(arguments, &target);
+    }
     let marked = arguments.after.clone().zip(arguments.before.clone());
     let probe = Probe {
         marked: marked.map(|(after, before)| Span { after, before }),
@@ -65,6 +78,49 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
         println!("marked   {} of them have marked tokens", profile.marked_tasks);
     }
     table(&profile);
+    Ok(())
+}
+
+fn cells(arguments: &Arguments, target: &Target) -> Done {
+    let Arguments { tasks, samples, temperature, .. } = *arguments;
+    let profile = target.cells(CellProbe { tasks, samples, temperature })?;
+    if arguments.json {
+        out::json(&serde_json::to_string(&profile)?);
+        return Ok(());
+    }
+    println!("policy   {}", target.policy_shown());
+    println!("tasks    {}; {} answers are no plan", profile.tasks, profile.malformed);
+    println!("steps    {} compared{}", profile.steps, if profile.is_proxy { " with proxies" } else { "" });
+    println!();
+    println!("{:>24}  {:>12}  {:>20}", "attention to cells", "AUROC", "over other orders ±");
+    let line = |name: &str, agreement: &Agreement| {
+        let spread = agreement.spread.map_or_else(|| "–".to_owned(), |spread| format!("{spread:.3}"));
+        println!("{name:>24}  {:>12.3}  {spread:>20}", agreement.auroc);
+    };
+    for (layer, agreement) in profile.layers.iter().enumerate() {
+        line(&format!("layer {layer}"), agreement);
+    }
+    let Some(verifier) = &profile.verifier else { return Ok(()) };
+    line("best layer, other tasks", &verifier.best_layer);
+    line("verifier, other tasks", &verifier.agreement);
+    let shown = |number: Option<f64>| number.map_or_else(|| "–".to_owned(), |number| format!("{number:.3}"));
+    println!();
+    println!("overlap of right steps   {}", shown(verifier.overlap_right));
+    println!("overlap of wrong steps   {}", shown(verifier.overlap_wrong));
+    println!("right told from wrong    {} (AUROC)", shown(verifier.told_apart));
+    if let Some(choices) = &verifier.choices {
+        println!();
+        println!("{} plans each for {} tasks; the answer is right with", choices.samples, choices.tasks);
+        for (name, share) in [
+            ("the first", choices.first),
+            ("the verifier's", choices.by_verifier),
+            ("the likeliest", choices.by_logprob),
+            ("the majority's", choices.by_majority),
+            ("any", choices.any),
+        ] {
+            println!("{name:>24}  {:>5.1} %", 100.0 * share);
+        }
+    }
     Ok(())
 }
 

@@ -1,0 +1,128 @@
+//! How much attention each head pays to each cell of a table while a step of a plan is written.
+//!
+//! `a_c^{(ℓ,h)}` is the mean, over the tokens of the step, of the share of the head's attention that the tokens of cell
+//! `c` get at the row that predicts the token; then over all cells normalised to a sum of 1.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use burnish_core::{Message, Trace};
+use burnish_env::tables;
+use burnish_eval::cells::normalised;
+use burnish_model::{Marked, Model, Packed, Tap, Tokenizer};
+use burnish_tensor::{Layout, Tape, Var, Visibility};
+
+/// What is between the steps of a plan.
+const STEP_END: char = ';';
+
+/// A prompt with a table, and the plan that was written to it.
+pub(super) struct Written {
+    /// Prompt and answer.
+    ids: Vec<u32>,
+    /// The tokens of each cell, row by row.
+    cells: Vec<Arc<[bool]>>,
+    /// The rows that predict the tokens of each step.
+    steps: Vec<Range<usize>>,
+}
+
+impl Written {
+    /// `None` if the prompt shows no table, or there is no answer.
+    pub(super) fn of(
+        trace: &Trace,
+        message: &Message,
+        tokenizer: &Tokenizer,
+        visibility: Visibility,
+    ) -> Option<Self> {
+        let branches = trace.branches();
+        let branch = branches.first()?;
+        let first = branch.sampled_mask.iter().position(|sampled| *sampled)?;
+        let (text, starts) = text_of(&branch.ids, tokenizer)?;
+        let cells =
+            tables::cells(&text).into_iter().map(|cell| flags(&starts, &cell.bytes)).collect::<Vec<_>>();
+        if cells.is_empty() {
+            return None;
+        }
+        let begin = *starts.get(first)?;
+        let answer =
+            text.get(begin..begin + message.content.len()).filter(|text| *text == message.content)?;
+        let mut steps = Vec::new();
+        let mut at = begin;
+        for step in answer.split_inclusive(STEP_END) {
+            let words = at..at + step.trim_end_matches(STEP_END).len();
+            let tokens: Vec<usize> =
+                (first..branch.ids.len()).filter(|&token| words.contains(&starts[token])).collect();
+            // From left to right a token is predicted at the row before it.
+            let shift = usize::from(visibility == Visibility::Causal);
+            let rows =
+                tokens.first().map_or(0..0, |&token| token - shift..tokens[tokens.len() - 1] + 1 - shift);
+            steps.push(rows);
+            at += step.len();
+        }
+        Some(Written { ids: branch.ids.clone(), cells, steps })
+    }
+
+    /// Number of cells.
+    pub(super) fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// For each step the attention of each head of each layer of attention to the cells, `[layers · heads][cells]`.
+    pub(super) fn attention(&self, model: &Model) -> Vec<Vec<Vec<f64>>> {
+        let marked = self.cells.iter().map(|cell| Marked(vec![Arc::clone(cell)])).collect();
+        let mut tap = Shares { marked, steps: self.steps.clone(), heads: Vec::new() };
+        let layout = Arc::new(Layout::roots(&[self.ids.len()], model.visibility()));
+        let mut mixer = Packed { layout, shape: model.head_shape() };
+        let positions: Arc<[u32]> = (0..self.ids.len() as u32).collect();
+        let mut tape = Tape::inference(&model.params);
+        model.forward_tapped(&mut tape, &self.ids, &positions, &mut mixer, &mut tap);
+        let of_step = |step: usize| {
+            let heads =
+                tap.heads.iter().map(|cells| cells.iter().map(|steps| steps[step]).collect::<Vec<f64>>());
+            heads.map(|cells| normalised(&cells)).collect()
+        };
+        (0..self.steps.len()).map(of_step).collect()
+    }
+}
+
+/// The text of all tokens, and the byte at which each begins. `None` if they can't be turned into text.
+fn text_of(ids: &[u32], tokenizer: &Tokenizer) -> Option<(String, Vec<usize>)> {
+    let starts: Option<Vec<usize>> = (0..ids.len())
+        .map(|tokens| tokenizer.decode(&ids[..tokens], false).ok().map(|text| text.len()))
+        .collect();
+    Some((tokenizer.decode(ids, false).ok()?, starts?))
+}
+
+/// The tokens that have a part in a range of bytes.
+fn flags(starts: &[usize], bytes: &Range<usize>) -> Arc<[bool]> {
+    let ends = starts.iter().skip(1).copied().chain([usize::MAX]);
+    starts.iter().zip(ends).map(|(&start, end)| start < bytes.end && end > bytes.start).collect()
+}
+
+/// A tap that adds up shares over the rows of each step.
+struct Shares {
+    marked: Vec<Marked>,
+    steps: Vec<Range<usize>>,
+    /// Of each head of each layer, of each cell: the sum over the rows of each step.
+    heads: Vec<Vec<Vec<f64>>>,
+}
+
+impl Tap for Shares {
+    fn marked(&self) -> &[Marked] {
+        &self.marked
+    }
+
+    fn attention(&mut self, _tape: &mut Tape<'_>, _layer: usize, set: usize, share: Var) {
+        let heads = share.cols();
+        if set == 0 {
+            self.heads.extend((0..heads).map(|_| Vec::with_capacity(self.marked.len())));
+        }
+        let first = self.heads.len() - heads;
+        for head in 0..heads {
+            let rows = |rows: &Range<usize>| {
+                rows.clone().map(|row| f64::from(share.data()[row * heads + head])).sum::<f64>()
+            };
+            let sums = self.steps.iter().map(rows).collect();
+            self.heads[first + head].push(sums);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Whether a policy looks at the cells that its plan names, on the held-out tasks of the environment `tables`: agreement of
+//! attention with the right cells by layer, how much of that changes when rows change places, and a verifier that is
+//! fitted on half of the tasks and picks plans on the other half ([`burnish_eval::cells`]).
+//!
+//! In the paper a reasoner executes steps in words, and its attention is judged. Here the executor is fixed and has no
+//! attention, so it is the planner's own while it writes a step.
+
+mod attention;
+mod choose;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use burnish_core::rng::{Address, Purpose};
+use burnish_core::{Sampling, Task, Trace, Turn, TurnOutput, answer_all};
+use burnish_env::tables::{self, Plan, Truth};
+use burnish_eval::cells::{Seen, Verifier, auroc, overlap};
+use serde::Serialize;
+
+use crate::RunError;
+use crate::inspect::Target;
+use crate::policy::LoadedPolicy;
+use crate::seeds::Draws;
+use crate::tasks::Tasks;
+use attention::Written;
+pub use choose::Choices;
+
+/// What to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct CellProbe {
+    /// Most tasks; versions of a task in other orders count.
+    pub tasks: usize,
+    /// Plans that are drawn for each task of which the verifier picks one; 0 draws none.
+    pub samples: usize,
+    /// Temperature of these draws.
+    pub temperature: f32,
+}
+
+/// How well attention agrees with the right cells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Agreement {
+    /// Area under the ROC curve, mean over steps; 0.5 is chance.
+    pub auroc: f64,
+    /// Standard deviation over versions of the same task in other orders, mean over tasks and steps. `None` if no task
+    /// has other versions.
+    pub spread: Option<f64>,
+}
+
+/// A policy on the cells of tables.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct CellProfile {
+    /// Tasks that were looked at.
+    pub tasks: usize,
+    /// Whether the right cells are proxies by weak supervision.
+    pub is_proxy: bool,
+    /// Answers that are no plan, or no answer to a table.
+    pub malformed: usize,
+    /// Steps that were compared.
+    pub steps: usize,
+    /// The layers with attention, the first one first: mean over heads.
+    pub layers: Vec<Agreement>,
+    /// The verifier; `None` if there were too few steps.
+    pub verifier: Option<VerifierReport>,
+}
+
+/// A verifier, fitted on every other task and measured on those between.
+#[derive(Debug, Clone, Serialize)]
+pub struct VerifierReport {
+    /// Steps that it was fitted on.
+    pub fitted_on: usize,
+    /// What it says of the other tasks.
+    pub agreement: Agreement,
+    /// The same for the layer that agrees best on the tasks that it was fitted on.
+    pub best_layer: Agreement,
+    /// Steps with the right cells have this overlap with what the verifier sees; mean. `None` without any.
+    pub overlap_right: Option<f64>,
+    /// The same of steps with wrong cells.
+    pub overlap_wrong: Option<f64>,
+    /// How often a right step has the larger overlap of a right and a wrong one.
+    pub told_apart: Option<f64>,
+    /// What picking plans by it brings, if plans were drawn.
+    pub choices: Option<Choices>,
+}
+
+/// A step that was written, with what was looked at meanwhile.
+struct Step {
+    /// Of the tasks in the order of their first version.
+    original: usize,
+    /// Its number in the plan.
+    at: usize,
+    seen: Seen,
+    /// The mask that was written.
+    own: Vec<bool>,
+}
+
+impl Target {
+    /// Measures the policy on held-out tables.
+    ///
+    /// # Errors
+    /// If the environment is another one, nothing is held out, or the policy is on a server or a GPU, or can't be
+    /// loaded.
+    pub fn cells(&self, probe: CellProbe) -> Result<CellProfile, RunError> {
+        self.refuse_nothing_held_out()?;
+        let tasks = Tasks::make(self.recipe(), false)?;
+        let Some(set) = tasks.main() else {
+            return self.refuse_nothing_held_out().map(|()| CellProfile::default());
+        };
+        let truths: Result<Vec<Truth>, RunError> =
+            set.tasks.iter().take(probe.tasks).map(|task| Ok(Truth::of(task)?)).collect();
+        let truths = truths
+            .map_err(|error| RunError::Refused(format!("env.id: cells are those of tables: {error}")))?;
+        let policy = self.load()?;
+        if !policy.model.params.device().is_cpu() {
+            return Err(RunError::Refused(
+                "device: attention is looked at on the CPU; say `device=\"cpu\"`".into(),
+            ));
+        }
+        let limits = self.recipe().rollout.limits();
+        let mut sampler = policy.sampler(0, limits);
+        let seed = self.recipe().eval.seed;
+        let tasks = &set.tasks[..truths.len()];
+        let mut originals = BTreeMap::new();
+        for truth in &truths {
+            let next = originals.len();
+            originals.entry(truth.original.as_str()).or_insert(next);
+        }
+        let answers = answer_all(
+            &mut sampler,
+            tasks.iter().enumerate().map(|(at, task)| turn(task, &set.sampling, seed, at, 0)),
+        );
+        let mut profile = CellProfile {
+            tasks: truths.len(),
+            is_proxy: truths.iter().any(Truth::is_proxy),
+            ..CellProfile::default()
+        };
+        let mut steps = Vec::new();
+        for (truth, (trace, answer)) in truths.iter().zip(&answers) {
+            match written(&policy, truth, trace, answer.as_ref().ok(), originals[truth.original.as_str()]) {
+                Some(of_answer) => steps.extend(of_answer),
+                None => profile.malformed += 1,
+            }
+        }
+        let heads = policy.model.head_shape().heads;
+        let layers = steps.first().map_or(0, |step: &Step| step.seen.heads.len() / heads);
+        profile.steps = steps.len();
+        profile.layers =
+            (0..layers).map(|layer| agreement(steps.iter(), |step| mean(step, layer, heads))).collect();
+        let fits = |step: &&Step| step.original % 2 == 0;
+        let fitted: Vec<Seen> = steps.iter().filter(fits).map(|step| step.seen.clone()).collect();
+        let Some(verifier) = Verifier::fit(&fitted) else { return Ok(profile) };
+        let mut report = report(&verifier, fitted.len(), &steps, layers, heads);
+        if probe.samples > 0 && !profile.is_proxy {
+            let kept = (0..truths.len()).filter(|&at| originals[truths[at].original.as_str()] % 2 == 1);
+            let kept: Vec<usize> =
+                kept.filter(|&at| tasks[at].labels.get("permutation").is_none_or(|it| it == "0")).collect();
+            let sampling = Sampling { temperature: probe.temperature, ..set.sampling.clone() };
+            let turns =
+                kept.iter().flat_map(|&at| (0..probe.samples).map(move |sample| (at, 1 + sample as u64)));
+            let turns: Vec<Turn> =
+                turns.map(|(at, sample)| turn(&tasks[at], &sampling, seed, at, sample)).collect();
+            let drawn = answer_all(&mut sampler, turns);
+            let truths: Vec<&Truth> = kept.iter().map(|&at| &truths[at]).collect();
+            report.choices = Some(choose::choices(&policy, &verifier, &truths, &drawn, probe.samples));
+        }
+        profile.verifier = Some(report);
+        Ok(profile)
+    }
+}
+
+/// A task's turn; number `sample` of it draws its own numbers.
+fn turn(task: &Task, sampling: &Sampling, seed: u64, at: usize, sample: u64) -> Turn {
+    let address = Address {
+        stage: Draws::Evaluation.stage(),
+        task: at as u64,
+        rollout: sample,
+        ..Address::new(seed, Purpose::Sample)
+    };
+    Turn {
+        trace: Trace::new(),
+        messages: Arc::new(task.prompt.clone()),
+        tools: Arc::default(),
+        prefix: Vec::new(),
+        sampling: Arc::new(sampling.clone()),
+        seed: address.seed(),
+    }
+}
+
+/// The steps of an answer that the right plan has as well. `None` if it is no plan.
+fn written(
+    policy: &LoadedPolicy,
+    truth: &Truth,
+    trace: &Trace,
+    answer: Option<&TurnOutput>,
+    original: usize,
+) -> Option<Vec<Step>> {
+    let (rows, columns) = truth.size();
+    let message = &answer?.message;
+    let plan = Plan::parse(&message.content, rows, columns).ok()?;
+    let written = Written::of(trace, message, &policy.chat.tokenizer, policy.model.visibility())?;
+    if written.cells() != rows * columns {
+        return None;
+    }
+    let attention = written.attention(&policy.model);
+    let steps = attention.into_iter().zip(plan.0.iter().zip(truth.masks())).enumerate();
+    let step = |(at, (heads, (step, mask))): (usize, (Vec<Vec<f64>>, (&tables::Step, Vec<bool>)))| Step {
+        original,
+        at,
+        seen: Seen { heads, mask },
+        own: step.mask(),
+    };
+    Some(steps.map(step).collect())
+}
+
+/// The attention of a layer, mean over its heads.
+fn mean(step: &Step, layer: usize, heads: usize) -> Vec<f64> {
+    let cells = step.seen.mask.len();
+    let of_layer = &step.seen.heads[layer * heads..][..heads];
+    (0..cells).map(|cell| of_layer.iter().map(|head| head[cell]).sum::<f64>() / heads as f64).collect()
+}
+
+fn agreement<'a>(steps: impl Iterator<Item = &'a Step>, cells: impl Fn(&Step) -> Vec<f64>) -> Agreement {
+    let (mut sum, mut count) = (0.0, 0);
+    let mut versions: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
+    for step in steps {
+        if let Some(area) = auroc(&cells(step), &step.seen.mask) {
+            sum += area;
+            count += 1;
+            versions.entry((step.original, step.at)).or_default().push(area);
+        }
+    }
+    let spreads: Vec<f64> =
+        versions.values().filter(|areas| areas.len() > 1).map(|areas| spread(areas)).collect();
+    let spread = spreads.iter().sum::<f64>() / spreads.len().max(1) as f64;
+    Agreement { auroc: sum / f64::from(count.max(1)), spread: (!spreads.is_empty()).then_some(spread) }
+}
+
+/// Sample standard deviation.
+fn spread(values: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (values.len() - 1) as f64).sqrt()
+}
+
+fn report(
+    verifier: &Verifier,
+    fitted_on: usize,
+    steps: &[Step],
+    layers: usize,
+    heads: usize,
+) -> VerifierReport {
+    let of_half = |half: usize| steps.iter().filter(move |step| step.original % 2 == half);
+    let seen = |step: &Step| verifier.cells(&step.seen.heads).unwrap_or_default();
+    let best = (0..layers).max_by(|&a, &b| {
+        let area = |layer| agreement(of_half(0), |step| mean(step, layer, heads)).auroc;
+        area(a).total_cmp(&area(b))
+    });
+    let (mut right, mut wrong) = (Vec::new(), Vec::new());
+    for step in of_half(1) {
+        let part = overlap(&seen(step), &step.own);
+        if step.own == step.seen.mask { right.push(part) } else { wrong.push(part) }
+    }
+    let mean_of =
+        |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    let labels: Vec<bool> = right.iter().map(|_| true).chain(wrong.iter().map(|_| false)).collect();
+    VerifierReport {
+        fitted_on,
+        agreement: agreement(of_half(1), seen),
+        best_layer: best
+            .map_or_else(Agreement::default, |layer| agreement(of_half(1), |step| mean(step, layer, heads))),
+        overlap_right: mean_of(&right),
+        overlap_wrong: mean_of(&wrong),
+        told_apart: auroc(&[&right[..], &wrong[..]].concat(), &labels),
+        choices: None,
+    }
+}
