@@ -17,6 +17,7 @@ mod qk_restore;
 mod rdpo;
 mod sdar;
 mod skpo;
+mod tabalign;
 mod vl_rethinker;
 
 use burnish_rl::Family;
@@ -41,6 +42,7 @@ pub const SYSTEMS: &[System] = &[
     rdpo::SYSTEM,
     sdar::SYSTEM,
     skpo::SYSTEM,
+    tabalign::SYSTEM,
     vl_rethinker::SYSTEM,
 ];
 
