@@ -191,13 +191,16 @@ impl Canvas {
     }
 }
 
-/// A token that the model predicts for each unknown place of each answer; `None` for an answer with logits that can't
+/// The tokens that the model predicts for the unknown places of an answer, each with its place; `None` where logits can't
 /// be normalised.
+type Predicted = Option<Vec<(usize, Choice)>>;
+
+/// What the model predicts for each answer.
 fn choose(
     model: &Model,
     canvases: &[&Canvas],
     readback: &mut HostReadback,
-) -> Result<Vec<Option<Vec<(usize, Choice)>>>, EngineError> {
+) -> Result<Vec<Predicted>, EngineError> {
     let lens: Vec<usize> = canvases.iter().map(|canvas| canvas.ids.len()).collect();
     let ids: Vec<u32> = canvases.iter().flat_map(|canvas| &canvas.ids).copied().collect();
     let positions: Arc<[u32]> = lens.iter().flat_map(|&len| 0..len as u32).collect();
@@ -216,7 +219,7 @@ fn choose(
     let hidden = tape.gather(&hidden, &rows);
     let width = hidden.cols();
     let hidden = readback.read(&hidden)?.to_vec();
-    let mut chosen: Vec<Option<Vec<(usize, Choice)>>> = canvases.iter().map(|_| Some(Vec::new())).collect();
+    let mut chosen: Vec<Predicted> = canvases.iter().map(|_| Some(Vec::new())).collect();
     let at_once = (LOGITS_MAX / model.vocab().len()).max(1);
     for (hidden, places) in hidden.chunks(at_once * width).zip(places.chunks(at_once)) {
         let mut tape = Tape::inference(&model.params);

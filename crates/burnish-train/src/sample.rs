@@ -356,9 +356,9 @@ mod tests {
             let sample = whole.clone().with_noise(99, seed);
             assert_eq!(sample.check(), Ok(()));
             let noised = sample.noised.as_ref().unwrap();
-            for at in 0..4 {
-                assert_eq!(sample.loss_mask[at], noised[at] == 99, "what is masked is learned");
-                assert!(noised[at] == 99 || noised[at] == sample.ids[at]);
+            for ((read, id), is_learned) in noised.iter().zip(&sample.ids).zip(&sample.loss_mask) {
+                assert_eq!(*is_learned, *read == 99, "what is masked is learned");
+                assert!(*read == 99 || read == id);
             }
             assert_eq!(noised[1], 8, "what is not an answer is never masked");
             let weight: f64 = sample.scored().map(|at| f64::from(sample.advantages[at])).sum();

@@ -115,24 +115,19 @@ fn slopes(rows: &[Vec<f64>], labels: &[f64], point: &[f64]) -> (Vec<f64>, Vec<Ve
     let mut hessian = vec![vec![0.0; size]; size];
     for (row, label) in rows.iter().zip(labels) {
         let p = sigmoid(logit(row, point));
-        let x = |at: usize| row.get(at).copied().unwrap_or(1.0);
-        for i in 0..size {
-            gradient[i] += (p - label) * x(i) / n;
-            for j in 0..=i {
-                hessian[i][j] += p * (1.0 - p) * x(i) * x(j) / n;
-            }
+        let x: Vec<f64> = row.iter().copied().chain([1.0]).collect();
+        for ((slope, curve), own) in gradient.iter_mut().zip(&mut hessian).zip(&x) {
+            *slope += (p - label) * own / n;
+            curve.iter_mut().zip(&x).for_each(|(curve, other)| *curve += p * (1.0 - p) * own * other / n);
         }
     }
-    for i in 0..size {
-        for j in 0..i {
-            hessian[j][i] = hessian[i][j];
-        }
-        if i + 1 < size {
-            gradient[i] += 2.0 * L2 * point[i];
-            hessian[i][i] += 2.0 * L2;
+    for (at, (slope, curve)) in gradient.iter_mut().zip(&mut hessian).enumerate() {
+        if at + 1 < size {
+            *slope += 2.0 * L2 * point[at];
+            curve[at] += 2.0 * L2;
         } else {
             // A bias without a bound runs away where every cell is marked, or none.
-            hessian[i][i] += 1e-9;
+            curve[at] += 1e-9;
         }
     }
     (gradient, hessian)

@@ -126,3 +126,30 @@ impl Tap for Shares {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tokens_of_a_cell_are_those_of_its_text() {
+        let prompt =
+            "<|im_start|>user\n| name | city |\n| ada | rome |\n| bo | new york |\nwho has city rome\n";
+        let texts = [prompt, "the city of rome | the name of ada | new york is not york"];
+        let tokenizer = Tokenizer::train_bpe(&texts, 300, &["<|im_start|>", "<|im_end|>"]).unwrap();
+        let ids = tokenizer.encode(prompt).unwrap();
+        let (text, starts) = text_of(&ids, &tokenizer).unwrap();
+        assert_eq!((text.as_str(), starts.len()), (prompt, ids.len()));
+        let cells = tables::cells(&text);
+        let found: Vec<String> = cells
+            .iter()
+            .map(|cell| {
+                let flags = flags(&starts, &cell.bytes);
+                let own: Vec<u32> =
+                    ids.iter().zip(&*flags).filter(|(_, flag)| **flag).map(|(id, _)| *id).collect();
+                tokenizer.decode(&own, false).unwrap().trim().to_owned()
+            })
+            .collect();
+        assert_eq!(found, ["ada", "rome", "bo", "new york"]);
+    }
+}

@@ -11,9 +11,9 @@ mod choose;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use burnish_core::rng::{Address, Purpose};
+use burnish_core::rng::{self, Address, Purpose};
 use burnish_core::{Sampling, Task, Trace, Turn, TurnOutput, answer_all};
-use burnish_env::tables::{self, Plan, Truth};
+use burnish_env::tables::{Plan, Truth};
 use burnish_eval::cells::{Seen, Verifier, auroc, overlap};
 use serde::Serialize;
 
@@ -63,7 +63,7 @@ pub struct CellProfile {
     pub verifier: Option<VerifierReport>,
 }
 
-/// A verifier, fitted on every other task and measured on those between.
+/// A verifier, fitted on about half of the tasks and measured on the others.
 #[derive(Debug, Clone, Serialize)]
 pub struct VerifierReport {
     /// Steps that it was fitted on.
@@ -145,12 +145,12 @@ impl Target {
         profile.steps = steps.len();
         profile.layers =
             (0..layers).map(|layer| agreement(steps.iter(), |step| mean(step, layer, heads))).collect();
-        let fits = |step: &&Step| step.original % 2 == 0;
+        let fits = |step: &&Step| is_fitted_on(step.original);
         let fitted: Vec<Seen> = steps.iter().filter(fits).map(|step| step.seen.clone()).collect();
         let Some(verifier) = Verifier::fit(&fitted) else { return Ok(profile) };
         let mut report = report(&verifier, fitted.len(), &steps, layers, heads);
         if probe.samples > 0 && !profile.is_proxy {
-            let kept = (0..truths.len()).filter(|&at| originals[truths[at].original.as_str()] % 2 == 1);
+            let kept = (0..truths.len()).filter(|&at| !is_fitted_on(originals[truths[at].original.as_str()]));
             let kept: Vec<usize> =
                 kept.filter(|&at| tasks[at].labels.get("permutation").is_none_or(|it| it == "0")).collect();
             let sampling = Sampling { temperature: probe.temperature, ..set.sampling.clone() };
@@ -200,16 +200,21 @@ fn written(
     if written.cells() != rows * columns {
         return None;
     }
-    let attention = written.attention(&policy.model);
-    let steps = attention.into_iter().zip(plan.0.iter().zip(truth.masks())).enumerate();
-    let step = |(at, (heads, (step, mask))): (usize, (Vec<Vec<f64>>, (&tables::Step, Vec<bool>)))| Step {
-        original,
-        at,
-        seen: Seen { heads, mask },
-        own: step.mask(),
-    };
-    Some(steps.map(step).collect())
+    let mut steps = Vec::new();
+    let compared = plan.0.iter().zip(truth.masks()).enumerate();
+    for (heads, (at, (step, mask))) in written.attention(&policy.model).into_iter().zip(compared) {
+        steps.push(Step { original, at, seen: Seen { heads, mask }, own: step.mask() });
+    }
+    Some(steps)
 }
+
+/// Is the verifier fitted on this task? Environments deal out kinds of tasks in turn, so a coin decides.
+fn is_fitted_on(original: usize) -> bool {
+    rng::bits(SPLIT, original as u64).is_multiple_of(2)
+}
+
+/// Seed of the coin.
+const SPLIT: u64 = 0x7461_626c_6573;
 
 /// The attention of a layer, mean over its heads.
 fn mean(step: &Step, layer: usize, heads: usize) -> Vec<f64> {
@@ -248,14 +253,14 @@ fn report(
     layers: usize,
     heads: usize,
 ) -> VerifierReport {
-    let of_half = |half: usize| steps.iter().filter(move |step| step.original % 2 == half);
+    let of_half = |fitted: bool| steps.iter().filter(move |step| is_fitted_on(step.original) == fitted);
     let seen = |step: &Step| verifier.cells(&step.seen.heads).unwrap_or_default();
     let best = (0..layers).max_by(|&a, &b| {
-        let area = |layer| agreement(of_half(0), |step| mean(step, layer, heads)).auroc;
+        let area = |layer| agreement(of_half(true), |step| mean(step, layer, heads)).auroc;
         area(a).total_cmp(&area(b))
     });
     let (mut right, mut wrong) = (Vec::new(), Vec::new());
-    for step in of_half(1) {
+    for step in of_half(false) {
         let part = overlap(&seen(step), &step.own);
         if step.own == step.seen.mask { right.push(part) } else { wrong.push(part) }
     }
@@ -264,9 +269,10 @@ fn report(
     let labels: Vec<bool> = right.iter().map(|_| true).chain(wrong.iter().map(|_| false)).collect();
     VerifierReport {
         fitted_on,
-        agreement: agreement(of_half(1), seen),
-        best_layer: best
-            .map_or_else(Agreement::default, |layer| agreement(of_half(1), |step| mean(step, layer, heads))),
+        agreement: agreement(of_half(false), seen),
+        best_layer: best.map_or_else(Agreement::default, |layer| {
+            agreement(of_half(false), |step| mean(step, layer, heads))
+        }),
         overlap_right: mean_of(&right),
         overlap_wrong: mean_of(&wrong),
         told_apart: auroc(&[&right[..], &wrong[..]].concat(), &labels),
