@@ -94,6 +94,16 @@ pub enum ModelError {
         /// The architecture according to config.json.
         architecture: &'static str,
     },
+    /// What is to be frozen can't be.
+    #[error("train.freeze: `{pattern}` {problem} ({})", .path.display())]
+    Freeze {
+        /// A name of parameters, perhaps with stars.
+        pattern: String,
+        /// The model's directory.
+        path: PathBuf,
+        /// Why not.
+        problem: String,
+    },
     /// The tokenizer lacks tokens that are needed.
     #[error("{place}: the tokenizer does not have {}; add {} as special tokens", quoted(.tokens), if .tokens.len() == 1 { "it" } else { "them" })]
     MissingTokens {

@@ -15,6 +15,7 @@ mod config;
 mod decoder;
 mod error;
 mod files;
+mod freeze;
 mod generation;
 mod lora;
 mod mix;

@@ -16,7 +16,7 @@ use crate::lora::{self, LoraConfig};
 use crate::shards::SINGLE;
 use crate::tap::Tap;
 use crate::weights::{self, Carried, Stored, TensorSpec, WeightsFile};
-use crate::{Dtype, Head, LayerKind, Mix, ModelConfig, ModelError, Packed, files};
+use crate::{Dtype, Head, LayerKind, Mix, ModelConfig, ModelError, Packed, files, freeze};
 
 /// A decoder with its weights.
 #[derive(Clone)]
@@ -57,6 +57,8 @@ pub enum Trains {
     /// Every parameter.
     #[default]
     All,
+    /// Every parameter but those with these names, in which `*` stands for any characters. What is frozen stays in f32.
+    Except(Vec<String>),
     /// A low-rank adapter: the one in the directory if it is a PEFT adapter, otherwise a new one, whose random numbers
     /// follow from the seed.
     Adapter(LoraConfig, u64),
@@ -100,7 +102,7 @@ impl Model {
         let path = dir.join(lora::CONFIG_FILE);
         let (config, _) = LoraConfig::read_peft(dir)?;
         match &loading.trains {
-            Trains::All => {
+            Trains::All | Trains::Except(_) => {
                 let problem = "it holds an adapter, whose base can't be trained with it; \
                                train the adapter (policy.lora), or merge it first (burnish merge)";
                 return Err(ModelError::malformed(&path, problem));
@@ -148,20 +150,15 @@ impl Model {
         let file = WeightsFile::open(dir)?;
         let specs = tensor_specs(&config);
         let dtypes = file.check(&config, &specs)?;
-        let (matrices, vectors) = match (&loading.trains, loading.precision) {
-            (Trains::All, _) => (Store::Trained, Store::Trained),
-            (_, Precision::F32) => (Store::Frozen, Store::Frozen),
-            (_, Precision::Bf16) => (Store::FrozenBf16, Store::Frozen),
-        };
+        let stores = stores(&specs, loading, dir)?;
         let mut params = Params::new().in_precision(loading.precision);
-        let len = |is_of_matrices: bool| -> usize {
-            let these = specs.iter().filter(|spec| is_matrix(&spec.shape) == is_of_matrices);
-            these.map(|spec| spec.shape.iter().product::<usize>()).sum()
-        };
-        params.reserve(matrices, len(true));
-        params.reserve(vectors, len(false));
+        for store in [Store::Trained, Store::Frozen, Store::FrozenBf16] {
+            let these = specs.iter().zip(&stores).filter(|(_, own)| **own == store);
+            params.reserve(store, these.map(|(spec, _)| spec.shape.iter().product::<usize>()).sum());
+        }
+        let mut stores = stores.into_iter();
         let decoder = Decoder::declare(&config, &mut |name, shape, init| {
-            let store = if is_matrix(shape) { matrices } else { vectors };
+            let store = stores.next().unwrap_or(Store::Trained);
             params.add_to(store, name, shape, init == Init::Normal)
         });
         file.read_into(&mut params)?;
@@ -423,6 +420,22 @@ fn vocab(config: &ModelConfig, allowed: impl Fn(u32) -> bool) -> Arc<Vocab> {
         None => Vocab::only(config.vocab_size, allowed),
     };
     Arc::new(vocab)
+}
+
+/// Where each tensor is kept, by what is trained.
+fn stores(specs: &[TensorSpec], loading: &Loading, dir: &Path) -> Result<Vec<Store>, ModelError> {
+    let frozen = match &loading.trains {
+        Trains::All => return Ok(vec![Store::Trained; specs.len()]),
+        Trains::Except(patterns) => {
+            let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+            let frozen = freeze::frozen(&names, patterns, dir)?.into_iter();
+            return Ok(frozen.map(|is| if is { Store::Frozen } else { Store::Trained }).collect());
+        }
+        Trains::Adapter(..) | Trains::Nothing if loading.precision == Precision::Bf16 => Store::FrozenBf16,
+        Trains::Adapter(..) | Trains::Nothing => Store::Frozen,
+    };
+    let of = |spec: &TensorSpec| if is_matrix(&spec.shape) { frozen } else { Store::Frozen };
+    Ok(specs.iter().map(of).collect())
 }
 
 /// Matrices of linear maps and embeddings; vectors, and the few numbers of a convolution, are small and stay in f32.

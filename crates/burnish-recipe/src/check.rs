@@ -205,6 +205,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
         "needs `train.method = \"grpo\"` and a `[teacher]`",
     )?;
     check_policy(recipe, source)?;
+    check_frozen(recipe, &ranges)?;
     trainer::check(recipe, source)?;
     complete_environments(recipe, source, what)
 }
@@ -475,6 +476,39 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
             .map_err(|error| source.error("policy.new", format!("makes no model: {error}"))),
         (Some(_), None) => Ok(()),
     }
+}
+
+/// Parameters can be frozen where a whole policy is trained that was given.
+fn check_frozen(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+    if recipe.train.freeze.is_empty() {
+        return Ok(());
+    }
+    let critic_begins_as_policy = recipe.critic.as_ref().is_some_and(|critic| critic.path.is_none());
+    for (is_free, rule) in [
+        (
+            recipe.policy.lora.is_none(),
+            "has no use with `policy.lora`: an adapter's base is frozen; its maps are `policy.lora.target_modules`",
+        ),
+        (
+            recipe.policy.new.is_none(),
+            "has no use with `policy.new`: what was never trained would stay random",
+        ),
+        (
+            recipe.train.method != Method::None,
+            "has no use with `train.method = \"none\"`: nothing is learned",
+        ),
+        (
+            recipe.train.method != Method::Reward,
+            "can't be combined with `train.method = \"reward\"`: a reward model is trained whole",
+        ),
+        (
+            !critic_begins_as_policy,
+            "needs `critic.path`: a critic is trained whole, so it can't begin as this policy",
+        ),
+    ] {
+        ranges.holds("train.freeze", is_free, rule)?;
+    }
+    Ok(())
 }
 
 fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {

@@ -10,6 +10,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::Recipe;
+
 /// `[policy]`: a model directory in the Hugging Face layout, the result of another recipe, or a new model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,18 +99,22 @@ pub enum ComputeType {
 }
 
 impl PolicySection {
-    /// How to load the policy for training.
-    pub fn training(&self, run_seed: u64) -> Loading {
-        let trains = match &self.lora {
-            Some(lora) => Trains::Adapter(lora.clone(), Address::new(run_seed, Purpose::Init).seed()),
-            None => Trains::All,
-        };
-        Loading { precision: self.precision.into(), trains }
-    }
-
     /// How to load it for sampling.
     pub fn sampling(&self) -> Loading {
         Loading { precision: self.precision.into(), trains: Trains::Nothing }
+    }
+}
+
+impl Recipe {
+    /// How to load the policy for training.
+    pub fn training(&self) -> Loading {
+        let seed = Address::new(self.run.seed, Purpose::Init).seed();
+        let trains = match &self.policy.lora {
+            Some(lora) => Trains::Adapter(lora.clone(), seed),
+            None if self.train.freeze.is_empty() => Trains::All,
+            None => Trains::Except(self.train.freeze.clone()),
+        };
+        Loading { precision: self.policy.precision.into(), trains }
     }
 }
 

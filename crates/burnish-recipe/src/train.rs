@@ -45,6 +45,10 @@ pub struct TrainSection {
     /// Tokens per forward and backward pass. Bounds memory; changes gradients only by the rounding of sums.
     #[serde(default = "micro_batch_tokens")]
     pub micro_batch_tokens: usize,
+    /// Parameters that are not trained, by their names in the checkpoint; `*` stands for any characters. They keep
+    /// every bit, and have no gradient and no optimiser state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub freeze: Vec<String>,
     /// Keep only the hidden states between layers for the backward pass, which recomputes the inside of each layer.
     #[serde(default)]
     pub activation_checkpointing: bool,

@@ -45,7 +45,7 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
 }
 
 /// Tables and keys that need the weights here, and what could be used instead.
-fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 12] {
+fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 13] {
     let policy = &recipe.policy;
     [
         ("engine", recipe.engine.is_some(), "the server that trains samples as well; leave `[engine]` out"),
@@ -66,6 +66,11 @@ fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 12] {
             "train.method",
             matches!(recipe.train.method, Method::Reward | Method::None),
             "a server trains no head of values, and a run that learns nothing needs none; leave `[trainer]` out",
+        ),
+        (
+            "train.freeze",
+            !recipe.train.freeze.is_empty(),
+            "the server trains an adapter, whose base is frozen; leave the key out",
         ),
         (
             "rollout.policy_lag",

@@ -322,7 +322,7 @@ fn here(
     device: &Device,
     watch: &mut dyn Watch,
 ) -> Result<Learner, RunError> {
-    let loading = recipe.policy.training(recipe.run.seed);
+    let loading = recipe.training();
     let is_reward_model = recipe.train.method == Method::Reward;
     let policy = match (checkpoint, &recipe.policy.path, &recipe.policy.new) {
         (Some(checkpoint), base, _) if is_reward_model => {

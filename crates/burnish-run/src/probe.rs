@@ -1,5 +1,8 @@
 //! What a model does layer by layer on held-out tasks: how much of its attention each layer pays to marked tokens of
-//! the prompt, and whether it would begin the right answer if it ended there.
+//! the prompt, whether it would begin the right answer if it ended there, and how far back its routing would learn to
+//! look.
+
+mod lags;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +17,8 @@ use crate::inspect::Target;
 use crate::policy::LoadedPolicy;
 use crate::tasks::Tasks;
 
+pub use lags::LagProfile;
+
 /// Most tokens of prompts in one pass.
 const PASS_TOKENS: usize = 8192;
 
@@ -26,6 +31,8 @@ pub struct Probe {
     pub label: Option<String>,
     /// Most tasks.
     pub tasks: usize,
+    /// Whether to differentiate by attention logits.
+    pub lags: bool,
 }
 
 /// A model, layer by layer.
@@ -39,6 +46,9 @@ pub struct Profile {
     pub marked_tasks: usize,
     /// The layers, the first one first.
     pub layers: Vec<LayerProfile>,
+    /// The gradient of attention logits by lag, if it was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lags: Vec<LagProfile>,
 }
 
 /// One layer.
@@ -115,6 +125,10 @@ impl Target {
         profile.tasks = questions.len();
         profile.marked_tasks = questions.iter().filter(|question| question.marked.contains(&true)).count();
         profile.layers = layers(&policy, &questions, profile.marked_tasks);
+        if probe.lags {
+            let tasks = &set.tasks[..set.tasks.len().min(probe.tasks)];
+            profile.lags = lags::profile(&policy, tasks, &|task| demonstrations.demonstrate_episode(task))?;
+        }
         Ok(profile)
     }
 }

@@ -11,6 +11,7 @@ mod columns;
 mod error;
 mod gradient;
 mod head_rows;
+mod lags;
 mod measure;
 mod minibatch;
 mod pack;
@@ -26,6 +27,7 @@ pub mod schedule;
 
 pub use error::TrainError;
 pub use gradient::{Drift, Pass, PassConfig, accumulate};
+pub use lags::{LogitGradients, LogitProbe};
 pub use measure::measure;
 pub use minibatch::{minibatches, minibatches_of_groups, totals};
 pub use pack::{MicroBatch, SHARED_TOKENS_MIN, pack, pack_groups};

@@ -103,6 +103,22 @@ fn the_last_layer_is_right_where_the_policy_is() {
     let plain = scratch.burnish(&["probe", "run", "--json"]).succeeds().stdout();
     assert!(json(&plain)["layers"][0]["attention"].is_null(), "{plain}");
 
+    assert!(json(&plain)["lags"].is_null(), "{plain}");
+
+    let lags = json(&probe(&["--tasks", "4", "--lags", "--json"]).succeeds().stdout());
+    let lags = lags["lags"].as_array().unwrap();
+    assert_eq!(lags.iter().map(|layer| layer["layer"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
+    for layer in lags {
+        let numbers = |key: &str| -> Vec<f64> {
+            layer[key].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+        };
+        let (gradient, counts) = (numbers("gradient"), numbers("counts"));
+        assert!(gradient.len() == counts.len() && gradient.len() > 8, "{}", gradient.len());
+        assert!(gradient.iter().all(|mean| *mean > 0.0) && counts.is_sorted_by(|more, less| more > less));
+    }
+    let table = probe(&["--tasks", "3", "--lags"]).succeeds().stdout();
+    assert!(table.contains("the window W") && table.contains(" 8-15"), "{table}");
+
     scratch.burnish(&["probe", "run", "--by", "size"]).fails_with(&["--by size", "labels prior, question"]);
     scratch.burnish(&["probe", "run", "eval.tasks=0"]).fails_with(&["eval.tasks"]);
 }

@@ -21,6 +21,14 @@ pub struct Needles {
     pub values: usize,
     /// Keys that `niah_multiquery` asks for.
     pub queries: usize,
+    /// Keys that `niah_multikey_1` asks for one after the other, each in a turn of its own; at most `keys`.
+    #[serde(default = "one")]
+    pub turns: usize,
+}
+
+/// One question, as in RULER: what tasks had before there were more.
+fn one() -> usize {
+    1
 }
 
 /// Keys that are words: an adjective and a noun.
@@ -100,7 +108,7 @@ impl Default for Config {
             depths: vec![0.0, 0.25, 0.5, 0.75, 1.0],
             path: String::new(),
             vocabulary: PEOPLE.len(),
-            needles: Needles { keys: 4, values: 4, queries: 4 },
+            needles: Needles { keys: 4, values: 4, queries: 4, turns: 1 },
             words: Words { adjectives: ADJECTIVES.len(), nouns: NOUNS.len() },
             numbers: Numbers { digits: 7 },
             uuids: Uuids { digits: 32 },
@@ -116,11 +124,12 @@ const LENGTH_MAX: usize = 1 << 24;
 const LIST_MAX: usize = 64;
 
 /// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 12] = [
+const BOUNDS: [(&str, f64, f64, &str); 13] = [
     ("vocabulary", 1.0, PEOPLE.len() as f64, "words of each kind in generated sentences"),
     ("needles.keys", 1.0, 64.0, "needles of niah_multikey_1"),
     ("needles.values", 1.0, 16.0, "needles under the key of niah_multivalue"),
     ("needles.queries", 1.0, 16.0, "keys that niah_multiquery asks for"),
+    ("needles.turns", 1.0, 64.0, "keys that niah_multikey_1 asks for, one per turn"),
     ("words.adjectives", 0.0, ADJECTIVES.len() as f64, "adjectives of keys; 0 for nouns alone"),
     ("words.nouns", 1.0, NOUNS.len() as f64, "nouns of keys"),
     ("numbers.digits", 1.0, 18.0, "digits of a number"),
@@ -151,6 +160,11 @@ impl Config {
             let nearest = if depth.is_nan() { 0.5 } else { depth.clamp(0.0, 1.0) };
             let problem = format!("{depth} is out of range: 0 to 1 are allowed; nearest: {nearest}");
             return Err(config_error("depths", &problem));
+        }
+        let Needles { keys, turns, .. } = self.needles;
+        if turns > keys {
+            let problem = format!("{turns} is above needles.keys, which is {keys}; nearest: {keys}");
+            return Err(config_error("needles.turns", &problem));
         }
         for &task in &self.tasks {
             self.check_names(task)?;
@@ -269,6 +283,10 @@ mod tests {
             (
                 json!({"variables": {"digits": 20}}),
                 "variables.digits: 20 is out of range: 1 to 18 are allowed; nearest: 18",
+            ),
+            (
+                json!({"needles": {"keys": 3, "turns": 4}}),
+                "needles.turns: 4 is above needles.keys, which is 3; nearest: 3",
             ),
             (json!({"lenghts": [512]}), "lenghts: unknown field"),
             (json!({"prompt": "long"}), "prompt: unknown variant `long`"),

@@ -7,9 +7,9 @@ use burnish_core::rng::Stream;
 
 use super::config::Config;
 use super::haystack::fill;
-use super::judge::Truth;
+use super::judge::{Later, Truth};
 use super::kind::{RecallTask, Surroundings};
-use super::needles::{Hidden, Name, distractor, hide};
+use super::needles::{Hidden, Name, Question, distractor, hide};
 use super::wording::{Frame, bytes_taken, frame, separator};
 
 /// Tries for a name that was not drawn before.
@@ -65,7 +65,9 @@ pub(super) fn draw(
     let mut names = BTreeSet::new();
     let hidden = hide(config, cell.task, &mut |name| fresh(name, config, &mut names, stream));
     let hidden = hidden.ok_or(Miss::NoName)?;
-    let frame = frame(config, cell.task, &hidden);
+    let question = |question: &Question| frame(config, cell.task, question);
+    let [first, later @ ..] = &hidden.questions[..] else { return Err(Miss::NoName) };
+    let frame = question(first);
     let surroundings = cell.task.shape(config).map_or(Surroundings::Noise, |shape| shape.surroundings);
     // Between n sentences there are n - 1 separators.
     let room = (cell.length + 1).saturating_sub(bytes_taken(&frame, &hidden));
@@ -77,14 +79,25 @@ pub(super) fn draw(
         return Err(Miss::Occurs);
     }
     let mut groups = hidden.others.clone();
-    groups.extend(cell.depth.is_none().then(|| hidden.asked.clone()));
+    match (cell.depth, cell.task) {
+        (Some(_), _) => {}
+        // An assignment stands before those that refer to it.
+        (None, RecallTask::Variables) => groups.push(hidden.asked.clone()),
+        (None, _) => groups.extend(hidden.asked.iter().cloned().map(|needle| vec![needle])),
+    }
     let mut sentences = scattered(sentences, groups, stream);
     if let Some(depth) = cell.depth {
         let at = place(&sentences, depth);
         sentences.splice(at..at, hidden.asked.iter().cloned());
     }
     let context = sentences.join(separator(config.prompt, surroundings));
-    let truth = Truth { references: hidden.references, needles: hidden.asked };
+    let references = first.references.clone();
+    let later = later.iter().map(|asked| Later {
+        // The line break that ends the text of the first turn's prompt is between messages here.
+        question: question(asked).after.trim_start().to_owned(),
+        references: asked.references.clone(),
+    });
+    let truth = Truth { references, later: later.collect(), needles: hidden.asked };
     Ok((format!("{}{context}{}", frame.before, frame.after), truth))
 }
 
@@ -111,7 +124,7 @@ fn distractors(
         let mut key = |name| fresh(name, config, names, &mut of_key);
         let mut value = |name: Name| {
             let mut tries = (0..NAMES_MAX).map(|_| name.draw(config, &mut of_value));
-            tries.find(|drawn| !hidden.references.contains(drawn))
+            tries.find(|drawn| !hidden.references().any(|reference| reference == drawn))
         };
         let needle = distractor(config, shape, &mut key, &mut value).ok_or(Miss::NoName)?;
         if needle.len() >= left {
@@ -129,8 +142,8 @@ fn occurs_elsewhere(hidden: &Hidden, frame: &Frame, haystack: &[String]) -> bool
     let in_haystack = |name: &String| others().any(|sentence| sentence.contains(name.as_str()));
     let in_frame =
         |name: &String| frame.before.contains(name.as_str()) || frame.after.contains(name.as_str());
-    hidden.queries.iter().any(in_haystack)
-        || hidden.references.iter().any(|name| in_haystack(name) || in_frame(name))
+    hidden.questions.iter().flat_map(|question| &question.queries).any(in_haystack)
+        || hidden.references().any(|name| in_haystack(name) || in_frame(name))
 }
 
 /// Puts the sentences of each group between `sentences`, at random and in the group's order.

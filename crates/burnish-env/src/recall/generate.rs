@@ -12,10 +12,10 @@ use super::ID;
 use super::config::{Config, bounds};
 use super::draw::{Cell, draw};
 use super::haystack;
-use super::judge::Truth;
+use super::judge::{Later, Truth};
+use super::play::Episode;
 use super::wording::answer;
 use crate::digest::digest;
-use crate::one_turn::{OneTurn, text_of};
 use crate::settings::{config_error, to_value};
 use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
@@ -134,7 +134,7 @@ impl Generator for Recall {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(OneTurn::new(ID, Truth::of, |truth: &Truth, answer| Ok(truth.verdict(text_of(answer)))))
+        Box::new(Episode::default())
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
@@ -144,8 +144,15 @@ impl Generator for Recall {
         };
         let prompt = task.prompt.first().map(|message| message.content.as_str()).unwrap_or_default();
         let mut lines = vec![prompt.to_owned(), format!("hidden: {}", truth.needles.join(" | "))];
+        if !truth.later.is_empty() {
+            let later = |later: &Later| format!("{}  {}", later.question, later.references.join(" "));
+            lines.push(format!(
+                "asked later: {}",
+                truth.later.iter().map(later).collect::<Vec<_>>().join(" | ")
+            ));
+        }
         if let Some(answer) = answer {
-            let verdict = truth.verdict(answer);
+            let verdict = truth.verdict(&[answer]);
             let feedback = verdict.feedback.unwrap_or_else(|| "all references are in the answer.".to_owned());
             lines.push(format!("recall {:.2}: {feedback}", verdict.rewards["recall"]));
         }
@@ -161,6 +168,17 @@ impl Demonstrations for Recall {
     fn demonstrate(&self, task: &Task) -> Option<Message> {
         let truth = Truth::of(task).ok()?;
         Some(Message::assistant(answer(self.config.prompt, &truth.references)))
+    }
+
+    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
+        let truth = Truth::of(task).ok()?;
+        let says = |references: &[String]| Message::assistant(answer(self.config.prompt, references));
+        let mut episode = task.prompt.clone();
+        episode.push(says(&truth.references));
+        for later in &truth.later {
+            episode.extend([Message::user(&later.question), says(&later.references)]);
+        }
+        Some(episode)
     }
 }
 

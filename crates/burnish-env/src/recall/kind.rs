@@ -76,8 +76,10 @@ pub(super) struct Shape {
     pub(super) keys_count: usize,
     /// Needles under each key.
     pub(super) values_count: usize,
-    /// Keys that are asked for.
+    /// Keys that a question names.
     pub(super) queries_count: usize,
+    /// Questions, one per turn.
+    pub(super) turns_count: usize,
 }
 
 impl RecallTask {
@@ -118,6 +120,7 @@ impl RecallTask {
             keys_count: 1,
             values_count: 1,
             queries_count: 1,
+            turns_count: 1,
         };
         let in_text = single(Surroundings::Text, Form::Numbers);
         let needles = config.needles;
@@ -125,7 +128,9 @@ impl RecallTask {
             RecallTask::Single1 => single(Surroundings::Noise, Form::Numbers),
             RecallTask::Single2 => in_text,
             RecallTask::Single3 => single(Surroundings::Text, Form::Uuids),
-            RecallTask::MultiKey1 => Shape { keys_count: needles.keys, ..in_text },
+            RecallTask::MultiKey1 => {
+                Shape { keys_count: needles.keys, turns_count: needles.turns, ..in_text }
+            }
             RecallTask::MultiKey2 => single(Surroundings::Needles, Form::Numbers),
             RecallTask::MultiKey3 => {
                 Shape { keys: Form::Uuids, ..single(Surroundings::Needles, Form::Uuids) }
@@ -140,6 +145,7 @@ impl RecallTask {
 
     /// Whether one needle answers the question, so that it has a depth. Several are spread over the text.
     pub(super) fn has_depth(self, config: &Config) -> bool {
-        self.shape(config).is_some_and(|shape| shape.values_count * shape.queries_count == 1)
+        self.shape(config)
+            .is_some_and(|shape| shape.values_count * shape.queries_count * shape.turns_count == 1)
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! Config ─> draw (keys and values, haystack up to the length, the asked needle at the depth) ─> Task
-//! Task ─> policy: one answer ─> judge (share of the references that occur in it) ─> Verdict
+//! Task ─> policy: an answer per question ─> judge (share of the references that occur in it) ─> Verdict
 //! ```
 
 mod config;
@@ -17,6 +17,7 @@ mod haystack;
 mod judge;
 mod kind;
 mod needles;
+mod play;
 mod wording;
 mod words;
 
@@ -26,7 +27,7 @@ use crate::{EnvError, Generator, Kind, settings};
 
 pub use config::{Config, Needles, Numbers, Uuids, Variables, Words};
 pub use generate::Recall;
-pub use judge::Truth;
+pub use judge::{Later, Truth};
 pub use kind::RecallTask;
 pub use wording::PromptStyle;
 

@@ -104,6 +104,20 @@ pub(super) struct Hidden {
     pub(super) asked: Vec<String>,
     /// Sentences like them that do not; those of one list stand in its order.
     pub(super) others: Vec<Vec<String>>,
+    /// What is asked, turn by turn.
+    pub(super) questions: Vec<Question>,
+}
+
+impl Hidden {
+    /// What the answers have to contain.
+    pub(super) fn references(&self) -> impl Iterator<Item = &String> {
+        self.questions.iter().flat_map(|question| &question.references)
+    }
+}
+
+/// One question.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Question {
     /// The keys that are asked for, or the value of `vt`.
     pub(super) queries: Vec<String>,
     /// What an answer has to contain.
@@ -123,22 +137,23 @@ pub(super) fn hide(
 }
 
 fn needles(config: &Config, shape: Shape, draw: &mut dyn FnMut(Name) -> Option<String>) -> Option<Hidden> {
-    let mut hidden = Hidden { asked: vec![], others: vec![], queries: vec![], references: vec![] };
+    let questions = vec![Question::default(); shape.turns_count];
+    let mut hidden = Hidden { asked: vec![], others: vec![], questions };
     for index in 0..shape.keys_count {
         let key = draw(Name::of(shape.keys, config))?;
-        let is_asked = index < shape.queries_count;
+        let mut question = hidden.questions.get_mut(index / shape.queries_count);
         for _ in 0..shape.values_count {
             let value = draw(Name::of(shape.values, config))?;
             let sentence = needle(config.prompt, shape.values, &key, &value);
-            if is_asked {
+            if let Some(question) = &mut question {
                 hidden.asked.push(sentence);
-                hidden.references.push(value);
+                question.references.push(value);
             } else {
                 hidden.others.push(vec![sentence]);
             }
         }
-        if is_asked {
-            hidden.queries.push(key);
+        if let Some(question) = question {
+            question.queries.push(key);
         }
     }
     Some(hidden)
@@ -157,7 +172,8 @@ fn chains(config: &Config, draw: &mut dyn FnMut(Name) -> Option<String>) -> Opti
     let (value, references, asked) = chain()?;
     let others: Option<Vec<_>> =
         (1..sizes.chains).map(|_| chain().map(|(_, _, sentences)| sentences)).collect();
-    Some(Hidden { asked, others: others?, queries: vec![value], references })
+    let question = Question { queries: vec![value], references };
+    Some(Hidden { asked, others: others?, questions: vec![question] })
 }
 
 /// A needle under a key that is not asked for: `draw` gives a name that was not drawn before, `value` any that is no

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::kind::{Form, RecallTask, Surroundings};
-use super::needles::{Hidden, hide};
+use super::needles::{Hidden, Question, hide};
 
 /// The style of the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,14 +57,14 @@ pub(super) fn separator(style: PromptStyle, surroundings: Surroundings) -> &'sta
 }
 
 /// What stands around the text. RULER lets an answer begin with the last words of its wording; here they end the prompt.
-pub(super) fn frame(config: &Config, task: RecallTask, hidden: &Hidden) -> Frame {
-    let query = listed(&hidden.queries);
+pub(super) fn frame(config: &Config, task: RecallTask, question: &Question) -> Frame {
+    let query = listed(&question.queries);
     if config.prompt == PromptStyle::Short {
         // Names of questions have a space before them, as those of needles do: to many tokenizers, that is another token.
         return Frame { before: "> ".to_owned(), after: format!("\n? {query}") };
     }
     let Some(shape) = task.shape(config) else {
-        let count = hidden.references.len();
+        let count = question.references.len();
         return Frame {
             before:
                 "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"
@@ -78,7 +78,7 @@ pub(super) fn frame(config: &Config, task: RecallTask, hidden: &Hidden) -> Frame
     };
     let several = shape.values.plural();
     let one = &several[..several.len() - 1];
-    let (some, are, are_all, what) = match hidden.references.len() {
+    let (some, are, are_all, what) = match question.references.len() {
         1 => ("A", "is", "is", one),
         _ => ("Some", "are", "are all", several),
     };
@@ -110,7 +110,11 @@ pub(super) fn answer(style: PromptStyle, references: &[String]) -> String {
 /// Bytes of a prompt without any haystack, at most.
 pub(super) fn bytes_without_haystack(config: &Config, task: RecallTask) -> usize {
     let hidden = hide(config, task, &mut |name| Some(name.longest(config)));
-    hidden.map_or(0, |hidden| bytes_taken(&frame(config, task, &hidden), &hidden).saturating_sub(1))
+    let taken = |hidden: &Hidden| {
+        let first = hidden.questions.first()?;
+        Some(bytes_taken(&frame(config, task, first), hidden))
+    };
+    hidden.as_ref().and_then(taken).unwrap_or(0).saturating_sub(1)
 }
 
 /// Bytes of the frame, and of all needles with a separator each.

@@ -14,7 +14,8 @@ use burnish_rundir::metrics::Values;
 /// whole layer.
 pub(super) struct Divergence {
     start: Vec<f32>,
-    head: Range<usize>,
+    /// `None` if it is frozen.
+    head: Option<Range<usize>>,
     /// The parameters of each layer, by layer number.
     layers: BTreeMap<usize, Vec<Range<usize>>>,
 }
@@ -30,7 +31,7 @@ impl Divergence {
         };
         let policy = &learner.here()?.policy.model;
         // Read again, because the policy of a resumed run is that of the checkpoint.
-        let start = Model::load_as(path, &recipe.policy.training(recipe.run.seed))?;
+        let start = Model::load_as(path, &recipe.training())?;
         let start = start.params.data().to_vec();
         if start.len() != policy.params.trained_len() {
             let problem = format!("policy.path: {} is not what this run began with", path.display());
@@ -42,7 +43,8 @@ impl Divergence {
                 layers.entry(layer).or_default().push(entry.param.range());
             }
         }
-        Ok(Some(Divergence { start, head: policy.head().base.range(), layers }))
+        let head = policy.head().base;
+        Ok(Some(Divergence { start, head: head.is_trained().then(|| head.range()), layers }))
     }
 
     /// How far the policy is from the start.
@@ -55,7 +57,7 @@ impl Divergence {
         let now = policy.params.data();
         let mut metrics = Values::new();
         let of = |ranges: &[Range<usize>]| relative_distance(&self.start, now, ranges);
-        metrics.extend(of(std::slice::from_ref(&self.head)).map(|d| ("divergence/lm_head".to_owned(), d)));
+        metrics.extend(of(self.head.as_slice()).map(|d| ("divergence/lm_head".to_owned(), d)));
         let layers: Vec<(usize, f64)> =
             self.layers.iter().filter_map(|(layer, ranges)| Some((*layer, of(ranges)?))).collect();
         if !layers.is_empty() {

@@ -1,5 +1,7 @@
 //! `burnish probe`
 
+use std::iter;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use burnish_core::Span;
@@ -35,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LABEL")]
     by: Option<String>,
     /// Of the environment `tables`: does the policy look at the cells that its plans name?
-    #[arg(long, conflicts_with_all = ["after", "before", "by"])]
+    #[arg(long, conflicts_with_all = ["after", "before", "by", "lags"])]
     cells: bool,
     /// With --cells: plans that are drawn for each task, of which a verifier of attention picks one.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "cells")]
@@ -43,6 +45,9 @@ pub(crate) struct Arguments {
     /// With --samples: the temperature of these draws.
     #[arg(long, value_name = "T", default_value_t = 1.0, requires = "samples")]
     temperature: f32,
+    /// Differentiate the loss of right answers by the logits of attention: how far back its routing would learn to look.
+    #[arg(long)]
+    lags: bool,
     /// Most held-out tasks.
     #[arg(long, default_value_t = 200, value_parser = super::at_least_one)]
     tasks: usize,
@@ -66,6 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
         marked: marked.map(|(after, before)| Span { after, before }),
         label: arguments.by.clone(),
         tasks: arguments.tasks,
+        lags: arguments.lags,
     };
     let profile = target.probe(&probe)?;
     if arguments.json {
@@ -78,6 +84,9 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
         println!("marked   {} of them have marked tokens", profile.marked_tasks);
     }
     table(&profile);
+    if arguments.lags {
+        table_of_lags(&profile);
+    }
     Ok(())
 }
 
@@ -124,6 +133,44 @@ fn cells(arguments: &Arguments, target: &Target) -> Done {
     Ok(())
 }
 
+/// Ranges of lags, each twice as wide as the one before.
+fn ranges_of_lags(lags: usize) -> Vec<Range<usize>> {
+    let doubled = (0..usize::BITS).map(|power| 1 << power).take_while(|start| *start < lags);
+    iter::once(0..1).chain(doubled.map(|start| start..2 * start)).collect()
+}
+
+fn table_of_lags(profile: &Profile) {
+    println!("\nmean |dL/de[t,t-lag]| of attention logits, and the window W of exp(-lag/W)\n");
+    let ranges = ranges_of_lags(profile.lags.iter().map(|layer| layer.gradient.len()).max().unwrap_or(0));
+    let named = |range: &Range<usize>| match range.len() {
+        1 => range.start.to_string(),
+        _ => format!("{}-{}", range.start, range.end - 1),
+    };
+    let mut head = vec!["layer".to_owned(), "W".to_owned()];
+    head.extend(ranges.iter().map(named));
+    let rows = profile.lags.iter().map(|layer| {
+        let window = layer.window.map_or_else(|| "does not fall".to_owned(), |window| format!("{window:.1}"));
+        let mean = |range: &Range<usize>| {
+            layer.mean(range.clone()).map_or_else(|| "–".to_owned(), |mean| format!("{mean:.1e}"))
+        };
+        [layer.layer.to_string(), window].into_iter().chain(ranges.iter().map(mean)).collect()
+    });
+    aligned(&iter::once(head).chain(rows).collect::<Vec<Vec<String>>>());
+}
+
+/// Lines whose cells stand under each other.
+fn aligned(lines: &[Vec<String>]) {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for line in lines {
+        let cells = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
+        println!("{}", cells.collect::<Vec<String>>().join("  "));
+    }
+}
+
 fn left_out(profile: &Profile) -> String {
     match profile.left_out {
         0 => String::new(),
@@ -139,14 +186,9 @@ fn table(profile: &Profile) {
     head.extend(has_attention.then(|| "attention to what is marked".to_owned()));
     head.push("right first token".to_owned());
     head.extend(labels.iter().map(|label| (*label).clone()));
-    let widths: Vec<usize> = head.iter().map(|name| name.chars().count()).collect();
-    let line = |cells: &[String]| {
-        let cells = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
-        println!("{}", cells.collect::<Vec<String>>().join("  "));
-    };
     println!();
-    line(&head);
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let mut lines = vec![head];
     for (index, layer) in profile.layers.iter().enumerate() {
         let mut cells = vec![index.to_string()];
         if has_attention {
@@ -155,6 +197,7 @@ fn table(profile: &Profile) {
         cells.push(percent(layer.right));
         let of_label = |label: &&String| layer.right_by_label.get(*label).copied().unwrap_or(0.0);
         cells.extend(labels.iter().map(of_label).map(percent));
-        line(&cells);
+        lines.push(cells);
     }
+    aligned(&lines);
 }
