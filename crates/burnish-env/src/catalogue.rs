@@ -1,8 +1,8 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, associative, chains, countdown, household, mapf, orders, recall, rows,
-    scenes, tables, timed_facts, timeqa,
+    EnvError, Generator, accounts, associative, chains, countdown, household, mapf, orders, programs, recall,
+    rows, scenes, tables, timed_facts, timeqa,
 };
 
 /// One kind of environment.
@@ -31,6 +31,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &household::KIND,
     &mapf::KIND,
     &orders::KIND,
+    &programs::KIND,
     &recall::KIND,
     &rows::KIND,
     &scenes::KIND,
@@ -92,6 +93,7 @@ mod tests {
                 "household",
                 "mapf-frozenlake",
                 "orders",
+                "programs",
                 "recall",
                 "scenes",
                 "tables",

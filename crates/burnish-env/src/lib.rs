@@ -11,6 +11,7 @@ pub mod accounts;
 pub mod associative;
 mod catalogue;
 pub mod chains;
+mod code;
 pub mod countdown;
 mod digest;
 mod error;
@@ -19,6 +20,7 @@ pub mod lang;
 pub mod mapf;
 mod one_turn;
 pub mod orders;
+pub mod programs;
 pub mod recall;
 pub mod rollout;
 pub mod rows;
@@ -119,6 +121,14 @@ pub trait Generator: Send + Sync {
 
     /// A fresh environment that plays these tasks.
     fn environment(&self) -> Box<dyn Environment>;
+
+    /// Makes sure that its verdicts can be had on this machine. Called before anything is played, not to check a recipe.
+    ///
+    /// # Errors
+    /// If they can't: why.
+    fn ready(&self) -> Result<(), EnvError> {
+        Ok(())
+    }
 
     /// The files that its tasks are made from, as paths relative to the current directory.
     fn files(&self) -> Vec<PathBuf> {

@@ -204,6 +204,7 @@ impl Target {
         self.refuse_nothing_held_out()?;
         watch.event(Event::Doing("making tasks"));
         let tasks = Tasks::make(recipe, false)?.with_others(recipe)?;
+        tasks.check_ready()?;
         let set = tasks.evaluation(name)?;
         let size = (BATCHES * recipe.rollout.batch_max / set.rollouts).max(1);
         let ids: Vec<&str> = set.tasks.iter().map(|task| task.id.0.as_str()).collect();

@@ -118,6 +118,20 @@ impl Tasks {
         Ok(self)
     }
 
+    /// Makes sure that verdicts can be had on this machine, before anything is played.
+    ///
+    /// # Errors
+    /// If they can't: why.
+    pub(crate) fn check_ready(&self) -> Result<(), RunError> {
+        let evaluated =
+            self.evaluations.iter().filter(|set| !set.tasks.is_empty()).map(|set| &*set.generator);
+        let trained = self.train_generator.as_deref().filter(|_| !self.train.is_empty());
+        trained
+            .into_iter()
+            .chain(evaluated)
+            .try_for_each(|generator| generator.ready().map_err(|error| RunError::Refused(error.to_string())))
+    }
+
     /// What plays and draws the training tasks.
     ///
     /// # Errors

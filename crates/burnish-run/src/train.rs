@@ -445,6 +445,7 @@ impl Parts {
         let is_grpo = recipe.train.method == Method::Grpo;
         let has_rows = !matches!(recipe.train.method, Method::Grpo | Method::None);
         let mut tasks = Tasks::make(recipe, is_grpo)?.with_others(recipe)?;
+        tasks.check_ready()?;
         if tasks.held_out > 0 {
             watch.event(Event::Note(format!(
                 "{} of {} training tasks are left out, because they are held out for evaluation",

@@ -15,6 +15,7 @@
 
 pub mod abstention;
 mod choice;
+pub mod code;
 mod commands;
 mod equal;
 mod explain;

@@ -85,6 +85,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // First of all: this program may have been started as the guard of a sandbox.
+    burnish_sandbox::enter();
     burnish_run::stored::say_version(env!("BURNISH_VERSION"));
     let done = match Arguments::try_parse() {
         Ok(arguments) => run(arguments.command),

@@ -337,3 +337,54 @@ fn the_models_own_sampling_is_taken_as_its_file_says_or_refused() {
     run(json!({"do_sample": true, "temperature": 0.0}), &[]).fails_with(&["do_sample", "contradict"]);
     run(json!({}), &["--samples", "2"]).fails_with(&["asks for greedy sampling"]);
 }
+
+/// Rows in the columns of HumanEval, and of MBPP inside and outside the test set.
+const FUNCTIONS: [&str; 2] = [
+    r#"{"task_id": "HumanEval/0", "prompt": "def one():\n    \"\"\"1\"\"\"\n", "entry_point": "one", "canonical_solution": "    return 1\n", "test": "def check(f):\n    assert f() == 1\n"}"#,
+    r#"{"task_id": 10, "text": "Not asked.", "code": "x = 1", "test_setup_code": "", "test_list": ["assert 1"]}
+{"task_id": 11, "text": "Write one.", "code": "def one(): return 1", "test_setup_code": "", "test_list": ["assert one() == 1", "assert one() > 0"]}"#,
+];
+
+#[test]
+fn programs_are_judged_by_running_them() {
+    let scratch = Scratch::new();
+    for (name, rows) in ["humaneval", "mbpp"].iter().zip(FUNCTIONS) {
+        let file = format!("{name}.jsonl");
+        scratch.write(&file, rows);
+        let arguments = [
+            "eval",
+            name,
+            "--data",
+            &file,
+            "--tokens-max",
+            "16",
+            "--policy",
+            STARTER,
+            "--out",
+            name,
+            "--json",
+        ];
+        let done = scratch.burnish(&arguments);
+        if done.stderr().contains("can't be kept apart here") || done.stderr().contains("as the interpreter")
+        {
+            println!("skipped: {}", done.stderr());
+            return;
+        }
+        done.succeeds();
+        let items = lines(&scratch, &format!("{name}/items.jsonl"));
+        assert_eq!(items.len(), 1);
+        // The starter can't program; whatever it says was run.
+        let sample = &items[0]["samples"][0];
+        assert!(["raised", "failed", "no_answer"].contains(&sample["outcome"].as_str().unwrap()), "{sample}");
+        let settings: Value = serde_json::from_slice(&scratch.read(&format!("{name}/eval.json"))).unwrap();
+        assert!(settings["verifier"]["code"]["limits"]["wall_seconds"].as_f64().unwrap() > 0.0);
+        let prompt = items[0]["prompt"][0]["content"].as_str().unwrap();
+        match *name {
+            "humaneval" => assert!(prompt.contains("```python\ndef one():\n"), "{prompt}"),
+            _ => {
+                assert!(prompt.contains("these tests:\n\nassert one() == 1\nassert one() > 0\n"), "{prompt}")
+            }
+        }
+        assert_eq!(items[0]["id"], if *name == "mbpp" { "mbpp/1" } else { "humaneval/0" });
+    }
+}

@@ -92,6 +92,7 @@ fn environments_are_listed_and_shown_with_their_acceptance() {
         "household",
         "mapf-frozenlake",
         "orders",
+        "programs",
         "recall",
         "rows",
         "timed_facts",

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
+use super::code::CodeConfig;
 use super::config::{bounds, label};
 use super::data::column;
 use crate::EnvError;
@@ -23,10 +24,20 @@ pub enum VerifierConfig {
     BuiltIn(Verifier),
     /// An external command.
     Command(CommandConfig),
+    /// Answers are programs, and are run.
+    Code(Coded),
     /// A column of each row names the verifier.
     Column(ByColumn),
     /// `none`: the episode is valid, and earns what others give it, such as a reward model.
     Elsewhere(Elsewhere),
+}
+
+/// The table `code`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Coded {
+    /// How programs are run and judged.
+    pub code: CodeConfig,
 }
 
 /// The name `none` in place of a verifier's.
@@ -39,6 +50,9 @@ pub enum Elsewhere {
 
 /// How it is written.
 const NONE: &str = "none";
+
+/// How [`Coded`] is written if everything in it is left at its defaults.
+const CODE: &str = "code";
 
 /// A command that judges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,7 +118,10 @@ impl VerifierConfig {
     /// Are episodes judged, here or elsewhere?
     pub(super) fn judges(&self) -> bool {
         match self {
-            VerifierConfig::BuiltIn(_) | VerifierConfig::Column(_) | VerifierConfig::Elsewhere(_) => true,
+            VerifierConfig::BuiltIn(_)
+            | VerifierConfig::Code(_)
+            | VerifierConfig::Column(_)
+            | VerifierConfig::Elsewhere(_) => true,
             VerifierConfig::Command(command) => !command.command.is_empty(),
         }
     }
@@ -116,6 +133,7 @@ impl VerifierConfig {
     pub(super) fn check(&self, key: &str) -> Result<(), EnvError> {
         match self {
             VerifierConfig::BuiltIn(_) | VerifierConfig::Elsewhere(_) => Ok(()),
+            VerifierConfig::Code(coded) => coded.code.check(key),
             VerifierConfig::Command(command) => {
                 if command.command.first().is_some_and(String::is_empty) {
                     let example = "name the program that judges, such as [\"python3\", \"reward.py\"]";
@@ -153,7 +171,7 @@ impl VerifierConfig {
         if let Some(verifier) = by.map.get(&value) {
             return Ok(verifier.clone());
         }
-        named(&value).map(VerifierConfig::BuiltIn).ok_or_else(|| {
+        named(&value).ok_or_else(|| {
             format!(
                 "column `{}`: no verifier is called `{value}`; possible is one of {}, or name one for it in `verifier.map`",
                 by.column,
@@ -183,12 +201,15 @@ fn below(key: &str, error: EnvError) -> EnvError {
     }
 }
 
-fn named(name: &str) -> Option<Verifier> {
-    Verifier::ALL.into_iter().find(|verifier| verifier.name() == name)
+fn named(name: &str) -> Option<VerifierConfig> {
+    if name == CODE {
+        return Some(VerifierConfig::Code(Coded::default()));
+    }
+    Verifier::ALL.into_iter().find(|verifier| verifier.name() == name).map(VerifierConfig::BuiltIn)
 }
 
 fn names() -> String {
-    Verifier::ALL.map(Verifier::name).join(", ")
+    format!("{}, {CODE}", Verifier::ALL.map(Verifier::name).join(", "))
 }
 
 /// The table as it is written: for a command, or for a column.
@@ -202,20 +223,36 @@ struct Table {
     batch: Option<usize>,
     column: Option<String>,
     map: Option<BTreeMap<String, VerifierConfig>>,
+    code: Option<CodeConfig>,
 }
 
 impl Default for Table {
     fn default() -> Self {
         let CommandConfig { command, timeout_seconds, startup_seconds, workers, batch } =
             CommandConfig::default();
-        Table { command, timeout_seconds, startup_seconds, workers, batch, column: None, map: None }
+        Table {
+            command,
+            timeout_seconds,
+            startup_seconds,
+            workers,
+            batch,
+            column: None,
+            map: None,
+            code: None,
+        }
     }
 }
 
 impl Table {
     fn read(self) -> Result<VerifierConfig, &'static str> {
-        let Table { command, timeout_seconds, startup_seconds, workers, batch, column, map } = self;
+        let Table { command, timeout_seconds, startup_seconds, workers, batch, column, map, code } = self;
         let command = CommandConfig { command, timeout_seconds, startup_seconds, workers, batch };
+        if let Some(code) = code {
+            if command != CommandConfig::default() || column.is_some() || map.is_some() {
+                return Err("verifier: `code` stands alone: a program is run, or a command judges it");
+            }
+            return Ok(VerifierConfig::Code(Coded { code }));
+        }
         match (column, map) {
             (None, None) => Ok(VerifierConfig::Command(command)),
             _ if command != CommandConfig::default() => Err(
@@ -249,7 +286,7 @@ impl<'de> Deserialize<'de> for VerifierConfig {
                 if name == NONE {
                     return Ok(VerifierConfig::Elsewhere(Elsewhere::None));
                 }
-                named(name).map(VerifierConfig::BuiltIn).ok_or_else(|| {
+                named(name).ok_or_else(|| {
                     E::custom(format_args!("no verifier is called `{name}`; possible is {}", Expected(&self)))
                 })
             }

@@ -123,7 +123,7 @@ impl Config {
         }
         let is_compared = match self.verifier {
             VerifierConfig::BuiltIn(verifier) => verifier != Verifier::Abstention,
-            VerifierConfig::Command(_) | VerifierConfig::Elsewhere(_) => false,
+            VerifierConfig::Command(_) | VerifierConfig::Code(_) | VerifierConfig::Elsewhere(_) => false,
             // The check applies to those of its verifiers that are built in.
             VerifierConfig::Column(_) => true,
         };
@@ -132,8 +132,8 @@ impl Config {
         let other = [(key, self.verifier.judges() && has_language), ("rewards", self.rewards.is_some())];
         if let Some((key, _)) = other.into_iter().find(|(_, is_set)| *is_set && !is_compared) {
             let problem = format!(
-                "goes with the verifiers {} only: a command, which gets the whole row, and `abstention` give rewards of \
-                 their own",
+                "goes with the verifiers {} only: a command, which gets the whole row, `code` and `abstention` give \
+                 rewards of their own",
                 names.join(", ")
             );
             return Err(config_error(key, &problem));

@@ -48,6 +48,9 @@ impl Rows {
             if let VerifierConfig::BuiltIn(verifier) = judge {
                 check_truth(verifier, row.answer.as_deref()).map_err(wrong)?;
             }
+            if let VerifierConfig::Code(coded) = &judge {
+                coded.code.check_row(&columns).map_err(wrong)?;
+            }
             if demonstration(&row).is_none() && !judge.judges() {
                 return Err(wrong(
                     "has no answer to imitate, and nothing judges one: set `verifier`, or \

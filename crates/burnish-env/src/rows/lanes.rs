@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use burnish_core::Verdict;
+use burnish_sandbox::{Process, Silence, find_program};
 use serde_json::{Map, Value};
 
 use super::choice::CommandConfig;
-use super::process::{Process, Silence, find_program};
 use super::verifier::{read_answer, read_answers, read_verdict};
 
 /// A command, and how it is asked.
@@ -120,7 +120,7 @@ impl Program {
             .ask(line, self.config.patience(!lane.has_answered))
             .map_err(|silence| {
                 let is_hang = matches!(silence, Silence::Timeout(_));
-                Failure { problem: silence.to_string(), is_hang }
+                Failure { problem: format!("the verifier {silence}"), is_hang }
             })
             .and_then(|line| Ok(read(&line)?));
         match answer {

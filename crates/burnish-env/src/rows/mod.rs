@@ -30,6 +30,8 @@
 //! the order of requests nor their distribution over processes is guaranteed, so a verdict should depend on its request
 //! alone. The processes end with this one, however it ends.
 //!
+//! Programs are run in a sandbox, and judged by tests or by what they write (`code`).
+//!
 //! A built-in verifier compares with the row's answer instead. A check of the answer's language may be added; rows then
 //! have the labels, rewards and hints that LANG needs (`docs/environments/rows.md`). A column may name the verifier of
 //! each row.
@@ -48,12 +50,11 @@
 
 mod built_in;
 mod choice;
+mod code;
 mod config;
 mod data;
-mod guard;
 mod lanes;
 mod pool;
-mod process;
 mod queue;
 mod verifier;
 
@@ -71,7 +72,8 @@ use crate::{
 use verifier::{Judge, Request, judge_of};
 
 pub use built_in::reference;
-pub use choice::{ByColumn, CommandConfig, VerifierConfig};
+pub use choice::{ByColumn, Coded, CommandConfig, VerifierConfig};
+pub use code::CodeConfig;
 pub use config::{Component, Config};
 
 /// Id of the environment.
@@ -134,6 +136,7 @@ impl Generator for Rows {
         let names = |component: Component| component.name().to_owned();
         match self.config.verifier {
             VerifierConfig::BuiltIn(_) => Some(self.config.components().into_iter().map(names).collect()),
+            VerifierConfig::Code(_) => Some(crate::code::COMPONENTS.map(str::to_owned).into()),
             VerifierConfig::Elsewhere(_) => Some(Vec::new()),
             VerifierConfig::Command(_) | VerifierConfig::Column(_) => None,
         }
@@ -141,6 +144,10 @@ impl Generator for Rows {
 
     fn bounds(&self) -> Vec<Bound> {
         config::bounds()
+    }
+
+    fn ready(&self) -> Result<(), EnvError> {
+        self.verifier.ready().map_err(EnvError::Failed)
     }
 
     /// The rows in shuffled order; if `count` exceeds their number, they are repeated, reshuffled in every pass.
@@ -290,7 +297,7 @@ impl Environment for Judged {
         Ok(Step::Done)
     }
 
-    /// Only if a command judges.
+    /// Only if a command judges, or programs are run.
     fn is_slow(&self) -> bool {
         self.verifier.is_slow(&self.state.row)
     }

@@ -9,7 +9,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::built_in::BuiltIn;
-use super::choice::{ByColumn, VerifierConfig};
+use super::choice::{ByColumn, Coded, VerifierConfig};
+use super::code::Code;
 use super::config::Config;
 use super::pool::Pool;
 use crate::EnvError;
@@ -35,6 +36,14 @@ pub(super) trait Judge: Debug + Send + Sync {
         let _ = row;
         false
     }
+
+    /// Makes sure that judging is possible here.
+    ///
+    /// # Errors
+    /// If it is not: why.
+    fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// The judge that the configuration asks for.
@@ -55,6 +64,7 @@ fn one(verifier: &VerifierConfig, config: &Config, key: &str) -> Result<Arc<dyn 
         VerifierConfig::Command(command) if !command.command.is_empty() => {
             Ok(Arc::new(External(Pool::new(config.folder(), command, key)?)))
         }
+        VerifierConfig::Code(coded) => Ok(Arc::new(Code::new(&coded.code))),
         VerifierConfig::Elsewhere(_) => Ok(Arc::new(Somebody)),
         VerifierConfig::Command(_) | VerifierConfig::Column(_) => Ok(Arc::new(Nobody)),
     }
@@ -74,6 +84,7 @@ impl Chosen {
         for verifier in Verifier::ALL {
             judges.insert(verifier.name().to_owned(), Arc::new(BuiltIn::new(verifier, config)));
         }
+        judges.insert("code".to_owned(), Arc::new(Code::new(&Coded::default().code)));
         for (value, verifier) in &by.map {
             judges.insert(value.clone(), one(verifier, config, &format!("verifier.map.{value}"))?);
         }
@@ -96,6 +107,11 @@ impl Judge for Chosen {
 
     fn is_slow(&self, row: &Value) -> bool {
         self.of(row).is_ok_and(|judge| judge.is_slow(row))
+    }
+
+    /// Those that the configuration names.
+    fn ready(&self) -> Result<(), String> {
+        self.by.map.keys().filter_map(|value| self.judges.get(value)).try_for_each(|judge| judge.ready())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The named benchmarks.
 
 use burnish_core::names::nearest;
+use burnish_env::rows::{CodeConfig, Coded, VerifierConfig};
 use burnish_env::timeqa::{INSTRUCTION, Input};
 use burnish_verify::Verifier;
 
@@ -30,9 +31,35 @@ pub struct Benchmark {
     /// Columns by which results are broken down, if the file has them, each with the name of its label.
     pub labels: &'static [(&'static str, &'static str)],
     /// What judges.
-    pub verifier: Verifier,
+    pub judge: Judge,
     /// Most tokens of an answer, unless the user gives another number.
     pub tokens_max: usize,
+}
+
+/// What judges the answers of a benchmark.
+#[derive(Debug)]
+pub enum Judge {
+    /// A comparison with the reference.
+    Verifier(Verifier),
+    /// The program in the answer is run.
+    Code(Tests),
+}
+
+/// The columns that say whether a program is right, and which rows are the benchmark.
+#[derive(Debug)]
+pub struct Tests {
+    /// The tests.
+    pub tests: &'static str,
+    /// What is run before them.
+    pub setup: Option<&'static str>,
+    /// The name of the function.
+    pub entry_point: Option<&'static str>,
+    /// The beginning of the program.
+    pub begin: Option<&'static str>,
+    /// What introduces the tests in the prompt, behind the question; without it they are not shown.
+    pub shown: Option<&'static str>,
+    /// A column of numbers, and the first and last of those rows that are the test set.
+    pub within: Option<(&'static str, u64, u64)>,
 }
 
 /// The part of a benchmark that is in one file.
@@ -78,7 +105,7 @@ const fn timeqa(name: &'static str, title: &'static str, input: Input) -> Benchm
         columns: &[],
         timeqa: Some(input),
         labels: &[("answerable", "answerable"), ("relation", "relation")],
-        verifier: Verifier::Abstention,
+        judge: Judge::Verifier(Verifier::Abstention),
         tokens_max: 1024,
     }
 }
@@ -95,7 +122,7 @@ pub const BENCHMARKS: &[Benchmark] = &[
         columns: &[("question", "answer")],
         timeqa: None,
         labels: &[],
-        verifier: Verifier::Number,
+        judge: Judge::Verifier(Verifier::Number),
         tokens_max: 1024,
     },
     Benchmark {
@@ -115,7 +142,7 @@ pub const BENCHMARKS: &[Benchmark] = &[
         columns: &[("problem", "answer")],
         timeqa: None,
         labels: &[("subject", "subject"), ("level", "level"), ("difficulty", "level")],
-        verifier: Verifier::Math,
+        judge: Judge::Verifier(Verifier::Math),
         tokens_max: 2048,
     },
     Benchmark {
@@ -140,7 +167,58 @@ pub const BENCHMARKS: &[Benchmark] = &[
         columns: &[("1", "2"), ("question", "answer_number"), ("question", "answer")],
         timeqa: None,
         labels: &[],
-        verifier: Verifier::Number,
+        judge: Judge::Verifier(Verifier::Number),
+        tokens_max: 1024,
+    },
+    Benchmark {
+        name: "humaneval",
+        folder: "humaneval",
+        title: "HumanEval: 164 functions by their docstring, judged by running them (Chen et al. 2021, \
+                arXiv:2107.03374)",
+        source: "https://github.com/openai/human-eval, data/HumanEval.jsonl.gz",
+        licence: "MIT",
+        parts: &[Part {
+            language: None,
+            files: &["HumanEval.jsonl.gz", "HumanEval.jsonl", "test.jsonl", "test.parquet"],
+            before: "Complete this Python function. Answer with the whole function in one block of code.\n\n```python\n",
+            after: "```",
+        }],
+        columns: &[("prompt", "canonical_solution")],
+        timeqa: None,
+        labels: &[],
+        judge: Judge::Code(Tests {
+            tests: "test",
+            setup: None,
+            entry_point: Some("entry_point"),
+            begin: Some("prompt"),
+            shown: None,
+            within: None,
+        }),
+        tokens_max: 1024,
+    },
+    Benchmark {
+        name: "mbpp",
+        folder: "mbpp",
+        title: "MBPP, test: 500 basic programs, judged by running them (Austin et al. 2021, arXiv:2108.07732)",
+        source: "https://github.com/google-research/google-research, mbpp/mbpp.jsonl",
+        licence: "CC-BY-4.0",
+        parts: &[Part {
+            language: None,
+            files: &["mbpp.jsonl", "test.jsonl", "test.parquet"],
+            before: "You are an expert Python programmer, and here is your task: ",
+            after: "\n\nAnswer with the whole program in one block of code.",
+        }],
+        columns: &[("text", "code"), ("prompt", "code")],
+        timeqa: None,
+        labels: &[],
+        judge: Judge::Code(Tests {
+            tests: "test_list",
+            setup: Some("test_setup_code"),
+            entry_point: None,
+            begin: None,
+            shown: Some("Your code should pass these tests:"),
+            within: Some(("task_id", 11, 510)),
+        }),
         tokens_max: 1024,
     },
     timeqa(
@@ -161,6 +239,33 @@ impl Benchmark {
     /// The languages; empty if there is only one.
     pub fn languages(&self) -> Vec<&'static str> {
         self.parts.iter().filter_map(|part| part.language).collect()
+    }
+
+    /// What judges, as the environment `rows` has it.
+    pub fn verifier(&self) -> VerifierConfig {
+        match &self.judge {
+            Judge::Verifier(verifier) => VerifierConfig::BuiltIn(*verifier),
+            Judge::Code(Tests { tests, setup, entry_point, begin, .. }) => {
+                let named = |column: &Option<&str>| column.map(str::to_owned);
+                VerifierConfig::Code(Coded {
+                    code: CodeConfig {
+                        tests: Some((*tests).to_owned()),
+                        setup: named(setup),
+                        entry_point: named(entry_point),
+                        begin: named(begin),
+                        ..CodeConfig::default()
+                    },
+                })
+            }
+        }
+    }
+
+    /// Its name.
+    pub fn verifier_name(&self) -> &'static str {
+        match &self.judge {
+            Judge::Verifier(verifier) => verifier.name(),
+            Judge::Code(_) => "code",
+        }
     }
 }
 
@@ -203,7 +308,8 @@ mod tests {
         }
         let error = find("math-500").unwrap_err().to_string();
         assert!(
-            error.contains("did you mean `math500`?") && error.contains("gsm8k, math500, mgsm, timeqa"),
+            error.contains("did you mean `math500`?")
+                && error.contains("gsm8k, math500, mgsm, humaneval, mbpp, timeqa"),
             "{error}"
         );
         assert!(!find("zzz").unwrap_err().to_string().contains("did you mean"));

@@ -1,4 +1,4 @@
-//! Benchmarks by name: a policy's pass@k on GSM8K, MATH-500 or MGSM, with a record of every item.
+//! Benchmarks by name: a policy's pass@k on GSM8K, HumanEval and others, with a record of every item.
 //!
 //! ```text
 //! Benchmark (card)  +  data files  ->  Item*  ->  samples, judged  ->  OUT/items.jsonl  ->  Report (pass@k, intervals)
@@ -16,7 +16,7 @@ mod sampling;
 mod settings;
 mod source;
 
-pub use cards::{BENCHMARKS, Benchmark, Part, find};
+pub use cards::{BENCHMARKS, Benchmark, Judge, Part, Tests, find};
 pub use language::{Consistency, Spoken};
 pub use play::{Finish, Options, evaluate};
 pub use records::{Outcome, Record, Sample};

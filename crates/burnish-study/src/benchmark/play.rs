@@ -9,7 +9,9 @@ use burnish_data::Columns;
 use burnish_engine::Limits;
 use burnish_env::lang::spoken;
 use burnish_env::rollout::{self, Overlong, RolloutSpec, Spawn};
+use burnish_env::rows::VerifierConfig;
 use burnish_tensor::{Device, Precision};
+use burnish_verify::code;
 use burnish_verify::language::{Language, SHARE};
 
 use super::cards::Benchmark;
@@ -96,6 +98,9 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
     let located = locate(options.benchmark, options.data.as_deref(), &options.languages, folder.as_deref())?;
     let read = |located| Items::read_as(options.benchmark, located, &options.columns, options.limit);
     let parts = located.iter().map(read).collect::<Result<Vec<_>, RunError>>()?;
+    for part in &parts {
+        part.generator.ready().map_err(|error| RunError::Refused(error.to_string()))?;
+    }
     let FoundPolicy { dir: policy_dir, mut loading, version, device, start, notes } =
         inspect::policy_of(&options.policy, options.step)?;
     notes.into_iter().for_each(|note| watch.event(Event::Note(note)));
@@ -116,7 +121,7 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
             .zip(&parts)
             .map(|part| data_settings(part, &options.columns))
             .collect::<Result<_, RunError>>()?,
-        verifier: options.benchmark.verifier,
+        verifier: options.benchmark.verifier(),
         language_share: parts.iter().any(|part| part.language.is_some()).then_some(SHARE),
         limit: options.limit,
         samples: options.samples,
@@ -276,20 +281,35 @@ fn sample(
     if episode.ending == Ending::ContextOverflow {
         let (text, outcome) = (String::new(), Outcome::PromptTooLong);
         let language = language.map(|language| Spoken::of(&text, language));
-        return Ok(Sample { text, reasoning: None, answer: None, outcome, tokens: 0, stop: None, language });
+        return Ok(Sample {
+            text,
+            reasoning: None,
+            answer: None,
+            outcome,
+            feedback: None,
+            tokens: 0,
+            stop: None,
+            language,
+        });
     }
     if let Validity::Unscored { reason } = &episode.verdict.validity {
         return Err(refuse(reason));
     }
     let message = episode.answers.last().ok_or_else(|| refuse("was not answered"))?;
     // The environment's verdict is only yes or no; the record also has the answer that the same verifier read.
-    let gold = settings.verifier.gold(reference).map_err(|error| refuse(&error.to_string()))?;
-    let judgement = gold.judge(&message.content);
+    let (answer, outcome) = match &settings.verifier {
+        VerifierConfig::BuiltIn(verifier) => {
+            let gold = verifier.gold(reference).map_err(|error| refuse(&error.to_string()))?;
+            let judgement = gold.judge(&message.content);
+            (judgement.answer, judgement.reason.into())
+        }
+        _ => (code::python(&message.content).map(str::to_owned), Outcome::of_program(&episode.verdict)),
+    };
     let language = language.map(|language| Spoken::of(&spoken(message), language));
     let agrees = language.as_ref().is_none_or(|language| {
         episode.verdict.flags.get(source::LANGUAGE).is_some_and(|flag| *flag == language.is_kept)
     });
-    if judgement.is_correct != episode.verdict.success || !agrees {
+    if (outcome == Outcome::Correct) != episode.verdict.success || !agrees {
         return Err(refuse("the verdict and its explanation disagree"));
     }
     let mut stop =
@@ -297,8 +317,11 @@ fn sample(
     Ok(Sample {
         text: message.content.clone(),
         reasoning: message.reasoning_content.clone(),
-        answer: judgement.answer,
-        outcome: judgement.reason.into(),
+        answer,
+        outcome,
+        feedback: matches!(settings.verifier, VerifierConfig::Code(_))
+            .then(|| episode.verdict.feedback.clone())
+            .flatten(),
         tokens: episode.sampled_tokens(),
         stop: stop.next_back().map(|sampled| sampled.stop),
         language,

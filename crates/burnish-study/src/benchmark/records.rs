@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use burnish_core::{Message, StopReason};
+use burnish_core::{Message, StopReason, Verdict};
 use burnish_verify::Reason;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,9 @@ pub struct Sample {
     pub answer: Option<String>,
     /// How it was judged.
     pub outcome: Outcome,
+    /// Of a program that is not right: what was wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<String>,
     /// Tokens sampled.
     pub tokens: usize,
     /// Why sampling stopped; `None` if it did not start.
@@ -59,6 +62,12 @@ pub enum Outcome {
     NoAnswer,
     /// There is an answer that can't be compared.
     Unreadable,
+    /// The program ran and did not pass every test.
+    Failed,
+    /// The program raised an exception before any test.
+    Raised,
+    /// The program took more time, memory, processes, output or space than it may.
+    OverLimit,
     /// The prompt does not fit the policy's context window: nothing was sampled.
     PromptTooLong,
 }
@@ -70,6 +79,20 @@ impl From<Reason> for Outcome {
             Reason::Different => Outcome::Different,
             Reason::NoAnswer => Outcome::NoAnswer,
             Reason::Unreadable => Outcome::Unreadable,
+        }
+    }
+}
+
+impl Outcome {
+    /// How a program was judged.
+    pub(super) fn of_program(verdict: &Verdict) -> Self {
+        let has = |flag: &str| verdict.flags.get(flag).is_some_and(|holds| *holds);
+        match () {
+            () if verdict.success => Outcome::Correct,
+            () if has("parse_error") => Outcome::NoAnswer,
+            () if has("over_limit") => Outcome::OverLimit,
+            () if has("raised") => Outcome::Raised,
+            () => Outcome::Failed,
         }
     }
 }

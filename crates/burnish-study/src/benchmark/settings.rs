@@ -2,7 +2,7 @@
 
 use burnish_core::Sampling;
 use burnish_data::ColumnNames;
-use burnish_verify::Verifier;
+use burnish_env::rows::VerifierConfig;
 use serde::{Deserialize, Serialize};
 
 use super::sampling::SamplingFrom;
@@ -27,7 +27,7 @@ pub struct Settings {
     /// The data files, in the order in which they are played.
     pub data: Vec<DataSettings>,
     /// What judges.
-    pub verifier: Verifier,
+    pub verifier: VerifierConfig,
     /// If answers are checked for the language of their item: the share of an answer that must be in it. Records from
     /// before this check have no such key, and can't be continued.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use burnish_core::{Message, Role, Task, TaskId};
 use burnish_data::{ColumnNames, Columns, DataError, Paths, Stream};
-use burnish_env::rows::{Config, Rows, VerifierConfig, reference};
+use burnish_env::rows::{Config, Rows, reference};
 use burnish_env::timeqa::{self, Input, TimeQa};
 use burnish_env::{EnvError, Generator};
 use burnish_verify::language::Language;
 
-use super::cards::{Benchmark, Part, did_you_mean};
+use super::cards::{Benchmark, Judge, Part, Tests, did_you_mean};
 use burnish_run::RunError;
 
 /// The environment variable with the folder that holds all benchmarks, each in a folder of its name.
@@ -154,7 +154,7 @@ impl Items {
             path: Paths(vec![located.path.clone()]),
             columns: Columns::Named(Box::new(columns)),
             label_keys: labels.iter().map(|(column, _)| (*column).to_owned()).collect(),
-            verifier: VerifierConfig::BuiltIn(benchmark.verifier),
+            verifier: benchmark.verifier(),
             language,
             ..Config::default()
         };
@@ -163,15 +163,23 @@ impl Items {
             other => RunError::Environment(other),
         };
         let generator = Rows::new(config).map_err(data_error)?;
-        let rows = generator.in_order().map_err(data_error)?;
+        let mut rows: Vec<(usize, Task)> =
+            generator.in_order().map_err(data_error)?.into_iter().enumerate().collect();
+        rows.retain(|(_, row)| is_tested(benchmark, row));
+        if rows.is_empty() {
+            return Err(DataError::file(&located.path, "has no row of the test set").into());
+        }
         let kept = limit.unwrap_or(rows.len()).min(rows.len());
         let generator: Box<dyn Generator> = Box::new(generator);
         let (tasks, references) = (Vec::new(), Vec::new());
         let mut items = Items { part: located.index, language, generator, tasks, references };
-        for (index, row) in rows.into_iter().take(kept).enumerate() {
+        for (index, row) in rows.into_iter().take(kept) {
             let of_file = items.generator.rows().and_then(|rows| rows.row(&row));
             let answer = of_file.and_then(|(_, row)| row.answer).unwrap_or_default();
-            items.references.push(reference(benchmark.verifier, &answer).to_owned());
+            items.references.push(match &benchmark.judge {
+                Judge::Verifier(verifier) => reference(*verifier, &answer).to_owned(),
+                Judge::Code(_) => answer,
+            });
             items.tasks.push(task(benchmark, located, &labels, index, row)?);
         }
         Ok(items)
@@ -199,6 +207,30 @@ impl Items {
     }
 }
 
+/// Is a row part of the test set? A file that holds only the test set may lack the column that says so.
+fn is_tested(benchmark: &Benchmark, row: &Task) -> bool {
+    let Judge::Code(Tests { within: Some((column, first, last)), .. }) = &benchmark.judge else {
+        return true;
+    };
+    row.truth
+        .get(*column)
+        .and_then(serde_json::Value::as_u64)
+        .is_none_or(|number| (*first..=*last).contains(&number))
+}
+
+/// The question, with the tests where the benchmark shows them.
+fn asked(benchmark: &Benchmark, question: &str, row: &Task) -> String {
+    let Judge::Code(Tests { tests, shown: Some(introduction), .. }) = &benchmark.judge else {
+        return question.to_owned();
+    };
+    let lines: Vec<&str> = match row.truth.get(*tests) {
+        Some(serde_json::Value::Array(tests)) => tests.iter().filter_map(serde_json::Value::as_str).collect(),
+        Some(serde_json::Value::String(test)) => vec![test],
+        _ => Vec::new(),
+    };
+    format!("{question} {introduction}\n\n{}", lines.join("\n"))
+}
+
 /// A row as an item, named after its place and asked in the benchmark's words.
 fn task(
     benchmark: &Benchmark,
@@ -221,7 +253,7 @@ fn task(
     };
     Ok(Task {
         id: TaskId(format!("{}/{within}{index}", benchmark.name)),
-        prompt: vec![Message::user(located.part.prompt(question))],
+        prompt: vec![Message::user(located.part.prompt(&asked(benchmark, question, &row)))],
         labels: labels
             .iter()
             .filter_map(named)
@@ -447,7 +479,8 @@ mod tests {
                 assert!(
                     prompt.starts_with(located[0].part.before) && prompt.ends_with(located[0].part.after)
                 );
-                let gold = benchmark.verifier.gold(reference).unwrap();
+                let Judge::Verifier(verifier) = benchmark.judge else { panic!("{name}") };
+                let gold = verifier.gold(reference).unwrap();
                 assert!(
                     gold.judge(&format!("<answer>{reference}</answer>")).is_correct,
                     "{}: {reference}",
@@ -473,7 +506,8 @@ mod tests {
                 let read = Items::read(benchmark, located, None).unwrap();
                 assert_eq!(read.tasks.len(), items, "{}", located.path.display());
                 for (task, reference) in read.tasks.iter().zip(&read.references) {
-                    let gold = benchmark.verifier.gold(reference).unwrap();
+                    let Judge::Verifier(verifier) = benchmark.judge else { panic!("{name}") };
+                    let gold = verifier.gold(reference).unwrap();
                     assert!(
                         gold.judge(&format!("\\boxed{{{reference}}}")).is_correct,
                         "{}: {reference}",

@@ -110,7 +110,7 @@ pub(crate) fn list() -> Done {
     for benchmark in BENCHMARKS {
         println!("{:8} {}", benchmark.name, benchmark.title);
         println!("         data      {} ({})", benchmark.source, benchmark.licence);
-        println!("         verifier  {}", benchmark.verifier.name());
+        println!("         verifier  {}", benchmark.verifier_name());
         let languages = benchmark.languages();
         if !languages.is_empty() {
             println!("         languages {}", languages.join(", "));
@@ -238,6 +238,9 @@ fn in_words(outcome: Outcome) -> &'static str {
         Outcome::Different => "with another answer",
         Outcome::NoAnswer => "without an answer",
         Outcome::Unreadable => "with an unreadable answer",
+        Outcome::Failed => "that failed a test",
+        Outcome::Raised => "that raised an exception",
+        Outcome::OverLimit => "over a limit",
         Outcome::PromptTooLong => "not begun (the prompt is too long)",
     }
 }

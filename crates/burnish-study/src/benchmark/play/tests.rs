@@ -25,7 +25,7 @@ fn settings(benchmark: &Benchmark) -> Settings {
         benchmark: benchmark.name.to_owned(),
         policy: PolicySettings { path: String::new(), files: BTreeMap::new(), precision: String::new() },
         data: Vec::new(),
-        verifier: benchmark.verifier,
+        verifier: benchmark.verifier(),
         language_share: Some(SHARE),
         limit: None,
         samples: 1,

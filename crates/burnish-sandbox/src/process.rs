@@ -1,4 +1,4 @@
-//! One run of the verifier command: a line in, a line out, within a time limit.
+//! A process that answers lines: a line in, a line out, within a time limit.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::guard::Guard;
+use crate::shell::Guard;
 
 /// Number of bytes kept from the end of stderr.
 const STDERR_BYTES_MAX: usize = 2_048;
@@ -22,21 +22,21 @@ const STDERR_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Why a request got no answer. After any of these the process can't be used any more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Silence {
+pub enum Silence {
     /// It ended, or closed its stdout.
-    #[error("the verifier ended without an answer")]
+    #[error("ended without an answer")]
     Ended,
     /// It did not answer in time.
-    #[error("the verifier gave no answer within {} s", .0.as_secs_f64())]
+    #[error("gave no answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// Its output is not text, or a line is too long.
-    #[error("the verifier's output can't be read: {0}")]
+    #[error("wrote output that can't be read: {0}")]
     Unreadable(String),
 }
 
-/// A running verifier. Dropping it kills the command and what it has started.
+/// A running process. Dropping it kills it and what it has started. It is also killed if this process is.
 #[derive(Debug)]
-pub(super) struct Process {
+pub struct Process {
     child: Child,
     /// Has the child been waited for? Its id may then belong to another process.
     is_reaped: bool,
@@ -52,26 +52,34 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `command` (program first) in `folder`.
-    pub(super) fn start(command: &[String], folder: Option<&Path>) -> std::io::Result<Self> {
+    /// Starts `command` (program first) in `folder`, where relative paths are looked up.
+    ///
+    /// # Errors
+    /// If there is no such program, or it can't be started.
+    pub fn start(command: &[String], folder: Option<&Path>) -> std::io::Result<Self> {
         let (_, arguments) = command.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
         let mut builder = Command::new(find_program(command, folder)?);
-        builder
-            .args(arguments)
-            // Otherwise Python would keep an answer in its buffer until later answers fill it.
-            .env("PYTHONUNBUFFERED", "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        // Otherwise Python would keep an answer in its buffer until later answers fill it.
+        builder.args(arguments).env("PYTHONUNBUFFERED", "1");
         if let Some(folder) = folder {
             builder.current_dir(folder);
         }
+        let mut process = Process::spawn(builder)?;
+        process.guard = Some(Guard::over(&process.child));
+        Ok(process)
+    }
+
+    /// Starts a program that ends by itself when its stdin is closed.
+    ///
+    /// # Errors
+    /// If it can't be started.
+    pub(crate) fn spawn(mut builder: Command) -> std::io::Result<Self> {
+        builder.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own, because Ctrl-C in the terminal is for us to handle, and so that the whole group can be
         // killed.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut builder, 0);
         let mut child = builder.spawn()?;
-        let guard = Some(Guard::over(&child));
         let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         let stdin = child.stdin.take().ok_or_else(closed)?;
         let stdout = child.stdout.take().ok_or_else(closed)?;
@@ -86,7 +94,7 @@ impl Process {
         Ok(Process {
             child,
             is_reaped: false,
-            guard,
+            guard: None,
             requests: writer(stdin),
             answers: reader(stdout),
             stderr,
@@ -95,10 +103,21 @@ impl Process {
     }
 
     /// Sends one line and waits for one line.
-    pub(super) fn ask(&mut self, line: String, patience: Duration) -> Result<String, Silence> {
+    ///
+    /// # Errors
+    /// If there is none; the process is then of no further use.
+    pub fn ask(&mut self, line: String, patience: Duration) -> Result<String, Silence> {
         // The queue holds one line and is empty between requests, so this does not block. A closed queue means that the
         // command no longer reads; its stdout then shows what happened.
         let _ = self.requests.try_send(line);
+        self.hear(patience)
+    }
+
+    /// Waits for one line.
+    ///
+    /// # Errors
+    /// As [`Process::ask`].
+    pub fn hear(&mut self, patience: Duration) -> Result<String, Silence> {
         match self.answers.recv_timeout(patience) {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(problem)) => Err(Silence::Unreadable(problem)),
@@ -111,7 +130,7 @@ impl Process {
     }
 
     /// Is the command still running?
-    pub(super) fn is_running(&mut self) -> bool {
+    pub fn is_running(&mut self) -> bool {
         let is_running = matches!(self.child.try_wait(), Ok(None));
         if !is_running {
             self.is_reaped = true;
@@ -121,7 +140,7 @@ impl Process {
     }
 
     /// Kills the command. Returns the end of what it wrote to stderr.
-    pub(super) fn stop(mut self) -> String {
+    pub fn stop(mut self) -> String {
         self.kill();
         let _ = self.stderr_end.recv_timeout(STDERR_PATIENCE);
         let mut tail = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +174,7 @@ impl Drop for Process {
 ///
 /// # Errors
 /// If there is no such file, or it may not be executed.
-pub(super) fn find_program(command: &[String], folder: Option<&Path>) -> std::io::Result<PathBuf> {
+pub fn find_program(command: &[String], folder: Option<&Path>) -> std::io::Result<PathBuf> {
     let program = command.first().ok_or(std::io::ErrorKind::InvalidInput)?;
     if program.contains('/') {
         let path = std::path::absolute(folder.unwrap_or(Path::new("")))

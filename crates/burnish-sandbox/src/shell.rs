@@ -8,14 +8,14 @@ use std::process::{Child, Command, Stdio};
 ///
 /// If no shell can be started there is no guard, and the command survives a kill of this process.
 #[derive(Debug)]
-pub(super) struct Guard(Option<Child>);
+pub(crate) struct Guard(Option<Child>);
 
 /// The shell is in a group of its own, so that signals to our group or the command's do not reach it.
 const SCRIPT: &str = "trap '' HUP INT TERM; read -r _; kill -s KILL -- \"-$1\"";
 
 impl Guard {
     /// Guards the group of `leader`.
-    pub(super) fn over(leader: &Child) -> Self {
+    pub(crate) fn over(leader: &Child) -> Self {
         let mut shell = Command::new("/bin/sh");
         shell
             .args(["-c", SCRIPT, "burnish-guard", &leader.id().to_string()])

@@ -1,0 +1,242 @@
+//! The generator of programming tasks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use burnish_core::rng::{Address, Purpose, Stream};
+use burnish_core::{Message, Task, TaskId};
+use burnish_sandbox::Sandbox;
+use serde_json::Value;
+
+use super::config::{Config, bounds};
+use super::play::{Judge, Playing, truth_of};
+use super::steps::{End, Step, shown};
+use super::{ID, Truth};
+use crate::code::COMPONENTS;
+use crate::digest::digest;
+use crate::settings::{config_error, to_value};
+use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+
+/// Candidates drawn for one task before its cell is considered empty.
+const DRAWS_MAX: usize = 1_000;
+
+/// Makes programming tasks, and runs what is answered.
+#[derive(Debug)]
+pub struct Programs {
+    config: Config,
+    judge: Judge,
+}
+
+/// A chain of steps, with what its program returns for some lists.
+struct Drawn {
+    steps: Vec<Step>,
+    end: End,
+    tests: Vec<(Vec<i64>, String)>,
+}
+
+impl Programs {
+    /// A generator with this configuration. No sandbox is started yet.
+    ///
+    /// # Errors
+    /// If a key is out of bounds or contradicts another.
+    pub fn new(config: Config) -> Result<Self, EnvError> {
+        config.check()?;
+        let sandbox = Arc::new(Sandbox::new(config.sandbox.clone()));
+        let judge = Judge { sandbox, limits: config.limits };
+        Ok(Programs { config, judge })
+    }
+
+    /// A chain of `count` steps, all of which matter; counts the candidates.
+    fn draw_chain(&self, count: u32, seed: u64, report: &mut CellReport) -> Result<Drawn, EnvError> {
+        let mut stream = Stream::new(seed);
+        for _ in 0..DRAWS_MAX {
+            report.drawn += 1;
+            let steps: Vec<Step> = (0..count).map(|_| Step::draw(&mut stream, self.config.values)).collect();
+            let end = End::ALL[stream.index(End::ALL.len())];
+            let tests = self.tests(&steps, end, &mut stream);
+            match tests.filter(|tests| each_matters(&steps, end, tests)) {
+                Some(tests) => {
+                    report.made += 1;
+                    return Ok(Drawn { steps, end, tests });
+                }
+                None => *report.dropped.entry("a step without effect".to_owned()).or_default() += 1,
+            }
+        }
+        Err(config_error(
+            "steps.max",
+            &format!(
+                "no chain of {count} steps in which each matters in {DRAWS_MAX} draws: take fewer, or more `tests`"
+            ),
+        ))
+    }
+
+    fn tests(&self, steps: &[Step], end: End, stream: &mut Stream) -> Option<Vec<(Vec<i64>, String)>> {
+        (0..self.config.tests)
+            .map(|_| {
+                let list: Vec<i64> = (0..4 + stream.below(4)).map(|_| whole(stream.below(25)) - 6).collect();
+                let result = end.of(&run(steps, list.clone()))?;
+                Some((list, result))
+            })
+            .collect()
+    }
+
+    fn task(&self, drawn: &Drawn) -> Result<Task, EnvError> {
+        let words: Vec<String> = drawn.steps.iter().map(|step| step.words()).collect();
+        let prompt = format!("Write f(xs): {}, return {}", words.join(", "), drawn.end.words());
+        let tests = drawn
+            .tests
+            .iter()
+            .map(|(list, result)| format!("assert f({}) == {result}", shown(list)))
+            .collect();
+        let truth = Truth { program: program(&drawn.steps, drawn.end), tests };
+        Ok(Task {
+            // The name is that of what is asked: other tests of the same chain are the same task.
+            id: TaskId(format!("{ID}/{}", digest(prompt.as_bytes()))),
+            environment: ID.to_owned(),
+            prompt: vec![Message::user(prompt)],
+            truth: to_value(&truth)?,
+            labels: BTreeMap::from([
+                ("steps".to_owned(), drawn.steps.len().to_string()),
+                ("returns".to_owned(), drawn.end.words().to_owned()),
+            ]),
+        })
+    }
+}
+
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or_default()
+}
+
+fn run(steps: &[Step], list: Vec<i64>) -> Vec<i64> {
+    steps.iter().fold(list, |list, step| step.apply(list))
+}
+
+/// Does leaving out any one step fail a test?
+fn each_matters(steps: &[Step], end: End, tests: &[(Vec<i64>, String)]) -> bool {
+    (0..steps.len()).all(|left_out| {
+        let mut fewer = steps.to_vec();
+        fewer.remove(left_out);
+        tests.iter().any(|(list, result)| end.of(&run(&fewer, list.clone())).as_ref() != Some(result))
+    })
+}
+
+/// A right program.
+fn program(steps: &[Step], end: End) -> String {
+    let lines: String = steps.iter().map(|step| format!("    xs = {}\n", step.python())).collect();
+    format!("def f(xs):\n{lines}    return {}", end.python())
+}
+
+impl Generator for Programs {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn config(&self) -> Value {
+        to_value(&self.config).unwrap_or_default()
+    }
+
+    fn components(&self) -> Option<Vec<String>> {
+        Some(COMPONENTS.map(str::to_owned).into())
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        bounds()
+    }
+
+    fn ready(&self) -> Result<(), EnvError> {
+        self.judge.sandbox.report().map(drop).map_err(|error| EnvError::Failed(error.to_string()))
+    }
+
+    /// Numbers of steps take turns. The same chain may occur twice, as the same task: with the tests of its first
+    /// occurrence, because an id stands for one content.
+    fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
+        let counts: Vec<u32> = (self.config.steps.min..=self.config.steps.max).collect();
+        let mut cells: Vec<CellReport> = counts
+            .iter()
+            .map(|count| CellReport { cell: format!("steps={count}"), ..CellReport::default() })
+            .collect();
+        let mut tasks: Vec<Task> = Vec::with_capacity(count);
+        let mut known: BTreeMap<TaskId, usize> = BTreeMap::new();
+        for index in 0..count {
+            let at = index % counts.len();
+            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
+            let task = self.task(&self.draw_chain(counts[at], place.seed(), &mut cells[at])?)?;
+            let first = *known.entry(task.id.clone()).or_insert(index);
+            tasks.push(if first == index { task } else { tasks[first].clone() });
+        }
+        Ok(TaskSet { tasks, cells })
+    }
+
+    fn environment(&self) -> Box<dyn Environment> {
+        Box::new(Playing::new(self.judge.clone()))
+    }
+
+    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
+        let truth = match truth_of(task) {
+            Ok(truth) => truth,
+            Err(error) => return error.to_string(),
+        };
+        let asked = task.prompt.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join("\n");
+        let mut drawn = format!("{asked}\n{}", truth.tests.join("\n"));
+        if let Some(answer) = answer {
+            let verdict = self.judge.verdict(&truth, answer);
+            let feedback = verdict.feedback.unwrap_or_else(|| "passes every test".into());
+            drawn.push_str(&format!("\n{answer}\n{feedback}"));
+        }
+        drawn
+    }
+
+    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
+        Some(self)
+    }
+}
+
+impl Demonstrations for Programs {
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        Some(Message::assistant(truth_of(task).ok()?.program))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn programs() -> Programs {
+        Programs::new(Config::default()).unwrap()
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_tasks_and_another_makes_others() {
+        let tasks = |seed| programs().tasks(seed, 60).unwrap().tasks;
+        assert_eq!(tasks(1), tasks(1));
+        assert_ne!(tasks(1), tasks(2));
+        for steps in ["1", "2", "3"] {
+            assert_eq!(tasks(1).iter().filter(|task| task.labels["steps"] == steps).count(), 20);
+        }
+    }
+
+    #[test]
+    fn a_chain_that_forgets_a_step_fails_a_test() {
+        let mut report = CellReport::default();
+        for seed in 0..200 {
+            let drawn = programs().draw_chain(3, seed, &mut report).unwrap();
+            for left_out in 0..3 {
+                let mut fewer = drawn.steps.clone();
+                fewer.remove(left_out);
+                let results = |steps: &[Step]| -> Vec<Option<String>> {
+                    drawn.tests.iter().map(|(list, _)| drawn.end.of(&run(steps, list.clone()))).collect()
+                };
+                assert_ne!(results(&fewer), results(&drawn.steps), "{:?}", drawn.steps);
+            }
+        }
+        assert!(report.drawn > report.made, "nothing was ever dropped: {report:?}");
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let refused = |config: Config| Programs::new(config).unwrap_err().to_string();
+        let steps = super::super::Range { min: 3, max: 2 };
+        assert!(refused(Config { steps, ..Config::default() }).contains("steps"));
+        assert!(refused(Config { tests: 0, ..Config::default() }).contains("tests"));
+    }
+}

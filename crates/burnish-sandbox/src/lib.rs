@@ -1,0 +1,28 @@
+//! Real Python for code that a policy wrote, where it can reach nothing.
+//!
+//! ```text
+//! Sandbox ─ starts ─▶ guard (this program again) ─ gives up everything, becomes ─▶ interpreter ─ forks ─▶ one job
+//! ```
+//!
+//! A [`Sandbox`] keeps a few *guards*. A guard is this program, started anew ([`enter`]): it moves into namespaces of its
+//! own, with a file system that holds the interpreter and nothing else, gives up files (Landlock), system calls
+//! (seccomp) and rights, and then executes the interpreter, which forks a process per [`Job`]. What a job leaves behind
+//! is killed and deleted before the next one. Everything ends with the program that started it, however that ends.
+//!
+//! Where the system lacks one of these, the sandbox refuses with the reason ([`Isolation`]). `docs/sandbox.md`.
+//!
+//! [`Process`] is what any helper in another program needs: lines in, lines out, a deadline, and an end with ours.
+
+#[cfg(target_os = "linux")]
+mod guard;
+mod job;
+mod pool;
+mod process;
+mod python;
+mod setup;
+mod shell;
+
+pub use job::{Check, Execution, Job, Limits, Outcome, Part};
+pub use pool::{Sandbox, SandboxError, Settings};
+pub use process::{Process, Silence, find_program};
+pub use setup::{Isolation, Report, enter};

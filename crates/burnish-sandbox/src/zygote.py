@@ -1,0 +1,380 @@
+"""Runs inside the sandbox: forks a fresh process for each job and says what became of it.
+
+Jobs and answers are lines of JSON. The process forks before anything of a job runs, so a job finds the interpreter as
+it was started. As the first process of its namespace it ends whatever a job leaves behind; `warm` says that it is.
+"""
+
+import errno
+import gc
+import json
+import linecache
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import traceback
+import types
+
+CONFIG = json.loads(sys.argv[1])
+SCRATCH = "/tmp"
+RESULT = 3
+RESULT_BYTES_MAX = 1 << 20
+ERROR_CHARS_MAX = 500
+CHUNK = 1 << 16
+
+
+def preload():
+    """What programs import most, once instead of per job."""
+    for name in (
+        "abc array bisect cmath collections contextlib copy dataclasses datetime decimal enum fractions functools "
+        "hashlib heapq io itertools math numbers operator queue random re statistics string struct textwrap "
+        "threading typing unicodedata"
+    ).split():
+        try:
+            __import__(name)
+        except ImportError:
+            pass
+
+
+def plain(text):
+    """Half of a pair of code units is no text that could be passed on."""
+    return text.encode("utf-8", "replace").decode()[:ERROR_CHARS_MAX] if isinstance(text, str) else text
+
+
+def kind_of(error):
+    """Which limit an exception stands for, if any."""
+    if isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, OSError):
+        if error.errno in (errno.EFBIG, errno.ENOSPC, errno.EDQUOT):
+            return "file_size"
+        if error.errno == errno.ENOMEM:
+            return "memory"
+        if error.errno == errno.EAGAIN and error.filename is None:
+            return "processes"
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "processes"
+    return None
+
+
+def said(error):
+    try:
+        text = "".join(traceback.format_exception_only(type(error), error)).strip()
+    except BaseException:
+        text = type(error).__name__
+    return text[:ERROR_CHARS_MAX]
+
+
+def show(error):
+    """The traceback, without the frames of this file."""
+    try:
+        frames = error.__traceback__
+        for _ in range(2):
+            frames = frames and frames.tb_next
+        traceback.print_exception(type(error), error, frames)
+    except BaseException:
+        pass
+
+
+def play(job, nonce):
+    """The forked process. Never returns."""
+
+    def tell(**message):
+        message["nonce"] = nonce
+        os.write(RESULT, json.dumps(message).encode() + b"\n")
+
+    limits = job["limits"]
+    cpu = max(1, int(limits["cpu_seconds"] + 0.999))
+    for which, soft, hard in (
+        (resource.RLIMIT_CPU, cpu, cpu + 1),
+        (resource.RLIMIT_AS, limits["memory_bytes"], limits["memory_bytes"]),
+        (resource.RLIMIT_FSIZE, limits["file_bytes"], limits["file_bytes"]),
+        (resource.RLIMIT_NPROC, limits["processes"] + 1, limits["processes"] + 1),
+    ):
+        resource.setrlimit(which, (soft, hard))
+    # Python ignores it; its default shows which limit was hit.
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    sys.argv[:] = [""]
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    space = main
+    if job["name"] != "__main__":
+        space = types.ModuleType(job["name"])
+        sys.modules[job["name"]] = space
+
+    def run(title, source):
+        linecache.cache[title] = (len(source), None, source.splitlines(True), title)
+        exec(compile(source, title, "exec", dont_inherit=True), space.__dict__)
+
+    end, detail, code = "done", None, 0
+    try:
+        for title, source in job["parts"]:
+            run(title, source)
+        for index, source in enumerate(job["checks"]):
+            try:
+                run("<test %d>" % index, source)
+            except Exception as error:
+                if kind_of(error):
+                    raise
+                show(error)
+                tell(check=index, passed=False, error=said(error))
+            else:
+                tell(check=index, passed=True)
+    except SystemExit as error:
+        end, code = "exited", error.code
+        if code is None:
+            code = 0
+        elif not isinstance(code, int):
+            detail, code = str(code)[:ERROR_CHARS_MAX], 1
+    except BaseException as error:
+        end = kind_of(error) or "raised"
+        detail = said(error)
+        show(error)
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        try:
+            stream.flush()
+        except BaseException as error:
+            end = kind_of(error) or end
+    tell(end=end, detail=detail, code=code)
+    os._exit(code & 255 if end in ("done", "exited") else 1)
+
+
+def is_full(processes):
+    """Whether there are as many processes as allowed."""
+    resource.setrlimit(resource.RLIMIT_NPROC, (processes + 1, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
+    try:
+        pid = os.fork()
+    except OSError:
+        return True
+    if pid == 0:
+        os._exit(0)
+    return False
+
+
+def end_all(pid):
+    """Ends the job's processes; the wait status of the first."""
+    status = None
+    if not CONFIG["warm"]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+        return os.waitpid(pid, 0)[1]
+    while True:
+        try:
+            # Everybody but this process, which is the first.
+            os.kill(-1, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        try:
+            gone, how = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return status
+        if gone == pid:
+            status = how
+
+
+def clear():
+    """Empties the scratch folder, however deep it is: what lies in folders is moved up first."""
+    number, prefix = 0, os.urandom(8).hex()
+    while True:
+        names = os.listdir(SCRATCH)
+        if not names:
+            return
+        for name in names:
+            path = os.path.join(SCRATCH, name)
+            if os.path.islink(path) or not os.path.isdir(path):
+                os.unlink(path)
+                continue
+            os.chmod(path, 0o700)
+            for inner in os.listdir(path):
+                place = os.path.join(path, inner)
+                if not os.path.islink(place) and os.path.isdir(place):
+                    os.chmod(place, 0o700)
+                os.rename(place, os.path.join(SCRATCH, "%s%d" % (prefix, number)))
+                number += 1
+            os.rmdir(path)
+
+
+def outcome(job, over, full, status, cpu, last):
+    """What became of a job, as (outcome, detail)."""
+    killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    if over == "output":
+        return "output", None
+    if full:
+        return "processes", None
+    if cpu > job["limits"]["cpu_seconds"] or killed_by == signal.SIGXCPU:
+        return "cpu", None
+    if over:
+        return over, None
+    if killed_by == signal.SIGXFSZ:
+        return "file_size", None
+    if killed_by is not None:
+        return "killed", killed_by
+    if last:
+        return last["end"], last["code"] if last["end"] == "exited" else last["detail"]
+    return "exited", os.WEXITSTATUS(status)
+
+
+def execute(job, control):
+    limits = job["limits"]
+    nonce = os.urandom(16).hex()
+    given_r, given_w = os.pipe()
+    out_r, out_w = os.pipe()
+    err_r, err_w = os.pipe()
+    res_r, res_w = os.pipe()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for place, fd in enumerate((given_r, out_w, err_w)):
+                os.dup2(fd, place)
+            # The numbers of the pipes are above: 0 to 2 and the lines to burnish were taken.
+            os.dup2(res_w, RESULT)
+            os.closerange(RESULT + 1, 1 << 12)
+            os.chdir(SCRATCH if CONFIG["warm"] else "/")
+            play(job, nonce)
+        finally:
+            os._exit(70)
+    for fd in (given_r, out_w, err_w, res_w):
+        os.close(fd)
+    for fd in (given_w, out_r, err_r, res_r):
+        os.set_blocking(fd, False)
+    given = memoryview(job["stdin"].encode("utf-8", "surrogatepass"))
+    read = {out_r: bytearray(), err_r: bytearray(), res_r: bytearray()}
+    over, status = None, None
+
+    def take(fd):
+        """Reads what is there; False at the end."""
+        nonlocal over
+        try:
+            chunk = os.read(fd, CHUNK)
+        except BlockingIOError:
+            return True
+        read[fd] += chunk
+        room = RESULT_BYTES_MAX if fd == res_r else limits["output_bytes"]
+        held = len(read[fd]) if fd == res_r else len(read[out_r]) + len(read[err_r])
+        if held > room:
+            over = "output"
+        return bool(chunk)
+
+    poll = select.poll()
+    for fd in read:
+        poll.register(fd, select.POLLIN)
+    poll.register(control, 0)
+    if given:
+        poll.register(given_w, select.POLLOUT)
+    else:
+        os.close(given_w)
+        given_w = None
+    # Older interpreters look every few milliseconds instead.
+    watched = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    if watched is not None:
+        poll.register(watched, select.POLLIN)
+    is_over = False
+    while not is_over and not over:
+        left = limits["wall_seconds"] - (time.monotonic() - start)
+        if left <= 0:
+            over = "wall"
+            break
+        for fd, event in poll.poll(left * 1000 + 1 if watched is not None else 5):
+            if fd == control:
+                # burnish is gone; as the first process this one takes all others with it.
+                os._exit(0)
+            elif fd == watched:
+                is_over = True
+            elif fd == given_w:
+                try:
+                    given = given[os.write(given_w, given[:CHUNK]):]
+                except OSError:
+                    given = given[:0]
+                if not given:
+                    poll.unregister(given_w)
+                    os.close(given_w)
+                    given_w = None
+            elif not take(fd):
+                poll.unregister(fd)
+        if watched is None:
+            is_over = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    wall = time.monotonic() - start
+    # What it has written before it ended.
+    for fd in read:
+        while not over and select.select([fd], [], [], 0)[0] and take(fd):
+            pass
+    full = (not is_over or over is not None) and is_full(limits["processes"])
+    status = end_all(pid)
+    for fd in list(read) + [fd for fd in (given_w, watched) if fd is not None]:
+        os.close(fd)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    last, checks = None, [None] * len(job["checks"])
+    for line in bytes(read[res_r]).split(b"\n"):
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(message, dict) or message.pop("nonce", None) != nonce:
+            continue
+        if "check" in message:
+            checks[message["check"]] = {"passed": message["passed"], "error": plain(message.get("error"))}
+        else:
+            last = message
+    end, detail = outcome(job, over, full, status, cpu, last)
+    room = limits["output_bytes"]
+    return {
+        "outcome": end,
+        "detail": plain(detail),
+        "stdout": bytes(read[out_r][:room]).decode("utf-8", "replace"),
+        "stderr": bytes(read[err_r][:room]).decode("utf-8", "replace"),
+        "checks": checks,
+        "wall_seconds": wall,
+        "cpu_seconds": cpu,
+    }
+
+
+def lines(fd):
+    held = b""
+    while True:
+        line, end, rest = held.partition(b"\n")
+        if end:
+            held = rest
+            yield line
+            continue
+        chunk = os.read(fd, CHUNK)
+        if not chunk:
+            return
+        held += chunk
+
+
+def write(fd, value):
+    data = memoryview(json.dumps(value).encode() + b"\n")
+    while data:
+        data = data[os.write(fd, data):]
+
+
+def main():
+    # Above the four descriptors that a job has.
+    control = os.dup(0)
+    while control <= RESULT:
+        control = os.dup(0)
+    answers = os.dup(1)
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.closerange(answers + 1, 1 << 12)
+    sys.path[:] = CONFIG["sys_path"]
+    preload()
+    gc.collect()
+    gc.freeze()
+    write(answers, {"python": "%d.%d.%d" % sys.version_info[:3]})
+    for line in lines(control):
+        answer = execute(json.loads(line), control)
+        if CONFIG["warm"]:
+            clear()
+        write(answers, answer)
+
+
+main()
