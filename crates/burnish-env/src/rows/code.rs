@@ -13,7 +13,7 @@ use crate::code::Finding;
 use crate::settings::config_error;
 
 /// Programs are run, and judged by what they do.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CodeConfig {
     /// The column with the tests: Python that raises if the program is wrong. A list is one test each. Default: `tests`.
@@ -38,21 +38,6 @@ pub struct CodeConfig {
     pub sandbox: Settings,
     /// What one run of a program may use.
     pub limits: Limits,
-}
-
-impl Default for CodeConfig {
-    fn default() -> Self {
-        CodeConfig {
-            tests: None,
-            setup: None,
-            entry_point: None,
-            begin: None,
-            inputs: None,
-            outputs: None,
-            sandbox: Settings::default(),
-            limits: Limits::default(),
-        }
-    }
 }
 
 /// The column of tests, unless another is named.
