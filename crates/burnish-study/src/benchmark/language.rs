@@ -107,6 +107,7 @@ mod tests {
             reasoning: None,
             answer: None,
             outcome,
+            feedback: None,
             tokens: 0,
             stop: None,
             feedback: None,
