@@ -92,8 +92,13 @@ fn a_row_without_a_verifier_is_named_and_so_is_a_key_that_cannot_be() {
         let error = fixture.build(json!({"verifier": verifier})).err().unwrap();
         assert!(error.starts_with(expected), "{error}");
     };
-    let unknown = "DIR/rows.jsonl, line 3: column `kind`: no verifier is called `code`; possible is one of number, math";
-    refuse(json!({"column": "kind"}), unknown);
+    let mut named = rows();
+    named[2]["kind"] = json!("prose");
+    let error = Fixture::new(&named).build(json!({"verifier": {"column": "kind"}})).err().unwrap();
+    let unknown = "DIR/rows.jsonl, line 3: column `kind`: no verifier is called `prose`; possible is one of number, math";
+    assert!(error.starts_with(unknown), "{error}");
+    // A program is judged by tests, which these rows do not have.
+    refuse(json!({"column": "kind"}), "DIR/rows.jsonl, line 3: has no column `tests`");
     let missing = "DIR/rows.jsonl, line 1: has no column `knd`; the columns are: prompt, answer, kind (`verifier.column`";
     refuse(json!({"column": "knd"}), missing);
     refuse(json!({"map": {}}), "verifier.column: name the column");

@@ -110,7 +110,6 @@ mod tests {
             feedback: None,
             tokens: 0,
             stop: None,
-            feedback: None,
             language: found.map(|found| Spoken {
                 found: found.to_owned(),
                 share: f64::from(u8::from(found == language)),

@@ -147,7 +147,7 @@ mod tests {
         segments[2].visibility = crate::Visibility::Bidirectional;
         let layout = Layout::new(segments).unwrap();
         let [queries, keys] = [Walk::of_queries(&layout, 4), Walk::of_keys(&layout, 4)];
-        assert_eq!(queries.ranges[9..15], [0, 5, 0, 5, 8, 0]);
+        assert_eq!(queries.ranges[6..12], [0, 5, 0, 5, 8, 0]);
         assert_eq!(keys.ranges[12..15], [5, 8, 0]);
     }
 
