@@ -17,7 +17,7 @@ pub struct LagProfile {
     pub gradient: Vec<f64>,
     /// Numbers that this is the mean of.
     pub counts: Vec<u64>,
-    /// `W` of the curve `c·exp(−τ/W)` that fits from lag 1 on, in tokens ([`window`]); `None` if it does not fall.
+    /// `W` of the curve `c·exp(−τ/W)` that fits from lag 1 on, in tokens; `None` if it does not fall.
     pub window: Option<f64>,
 }
 
