@@ -237,7 +237,7 @@ fn row_sums(cuda: &Arc<Cuda>, shape: HeadShape, out: Elements<'_>, d_out: Elemen
 mod tests {
     use super::*;
     use crate::{
-        Segment,
+        Segment, Visibility,
         cuda::testing::{ATTENTION, ATTENTION_MMA, device},
         ops, reference,
         testing::{assert_close, random, wide},
@@ -362,6 +362,12 @@ mod tests {
             (4, Some(5)),
         ];
         Case::new(head_dim, method, (2, 2), forest(&tree)).check(cuda);
+        // Some of its segments see all of themselves, longer ones than a tile among them.
+        let mut segments = forest(&tree).segments().to_vec();
+        for at in [0, 3, 4] {
+            segments[at].visibility = Visibility::Bidirectional;
+        }
+        Case::new(head_dim, method, (2, 2), Layout::new(segments).unwrap()).check(cuda);
         Case::new(head_dim, method, (2, 1), forest(&[(1, None), (1, Some(0))])).check(cuda);
         Case::new(head_dim, method, (1, 1), Layout::causal(&[])).check(cuda);
     }
