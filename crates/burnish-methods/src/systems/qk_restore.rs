@@ -18,7 +18,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/qk-restore.toml"),
     set: &[],
     study: Some("recipes/studies/qk-restore.toml"),
-    results: &[],
+    results: &["docs/results/qk-restore.md"],
     reduces_to: &[
         "the tuned model, byte for byte, where nothing was tuned",
         "full restoring, for mode = \"pro\" and lambda = 0",
