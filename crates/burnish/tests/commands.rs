@@ -95,6 +95,8 @@ fn environments_are_listed_and_shown_with_their_acceptance() {
         "programs",
         "recall",
         "rows",
+        "scenes",
+        "tables",
         "timed_facts",
         "timeqa",
     ] {
