@@ -6,7 +6,7 @@ use std::path::Path;
 
 use burnish_core::{Message, Task, Verdict, settings};
 use burnish_env::recall::{Recall, RecallTask, Truth};
-use burnish_env::{Demonstrations, EnvError, Generator};
+use burnish_env::{Demonstrations, EnvError, Generator, Step};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -215,6 +215,51 @@ fn small_sizes_make_short_prompts() {
         assert!(
             generator.draw(&task, Some(&answer)).ends_with("recall 1.00: all references are in the answer.")
         );
+    }
+}
+
+#[test]
+fn later_turns_ask_for_other_needles_of_the_same_text() {
+    for style in ["short", "full"] {
+        let config = json!({
+            "tasks": ["niah_multikey_1"], "lengths": [900], "prompt": style, "numbers": {"digits": 3},
+            "needles": {"keys": 5, "turns": 3},
+        });
+        let generator = generator(&config);
+        let mut orders = BTreeMap::new();
+        for task in generator.tasks(6, 40).unwrap().tasks {
+            let truth = Truth::of(&task).unwrap();
+            assert_eq!((truth.needles.len(), truth.later.len(), &*task.labels["depth"]), (3, 2, "spread"));
+            let place = |needle: &String| prompt(&task).find(needle.as_str()).unwrap();
+            let places: Vec<usize> = truth.needles.iter().map(place).collect();
+            *orders.entry(places.is_sorted()).or_insert(0) += 1;
+
+            // The environment asks what the demonstration shows, and whatever was answered, asks on.
+            let episode = generator.demonstrate_episode(&task).unwrap();
+            let [opening, answers @ ..] = &episode[..] else { panic!("no messages") };
+            assert_eq!((std::slice::from_ref(opening), answers.len()), (&task.prompt[..], 5));
+            for wrong in [None, Some(0), Some(1), Some(2)] {
+                let mut environment = generator.environment();
+                environment.reset(&task, 0).unwrap();
+                for (turn, exchange) in answers.chunks(2).enumerate() {
+                    let said = if wrong == Some(turn) { "none" } else { &exchange[0].content };
+                    let step = environment.step(&Message::assistant(said)).unwrap();
+                    match exchange.get(1) {
+                        Some(question) => assert_eq!(step, Step::Continue(vec![question.clone()])),
+                        None => assert_eq!(step, Step::Done),
+                    }
+                }
+                let verdict = environment.verify().unwrap();
+                assert_eq!((verdict.success, verdict.error_turn), (wrong.is_none(), wrong));
+                let right = if wrong.is_none() { 1.0 } else { 2.0 / 3.0 };
+                assert_eq!((verdict.rewards["recall"], verdict.flags["exact"]), (right, wrong.is_none()));
+            }
+            for (later, needle) in truth.later.iter().zip(&truth.needles[1..]) {
+                assert!(needle.contains(&later.references[0]) && !later.question.starts_with('\n'));
+            }
+        }
+        // Of 40 texts about one in six has them in the order of the questions.
+        assert!(orders[&false] > 20, "{orders:?}");
     }
 }
 
