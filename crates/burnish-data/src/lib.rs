@@ -28,6 +28,6 @@ pub use messages::tools;
 pub use paths::Paths;
 pub use row::Row;
 pub use shuffle::order;
-pub use stream::{Record, Stream};
+pub use stream::{Record, Stream, read_whole};
 pub use table::Table;
 pub use template::Template;

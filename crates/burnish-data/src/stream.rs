@@ -14,6 +14,9 @@ use crate::{Columns, DataError, Place};
 /// Bytes that are read from a file at once.
 pub(crate) const BUFFER_BYTES: usize = 1 << 17;
 
+/// What a file packed by gzip begins with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 /// The format of a file. Its first bytes decide, not its name; only files with fields between commas or tabs are
 /// recognised by their names (`.csv` and `.tsv`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +68,7 @@ pub(crate) fn open(path: &Path, is_headed: bool) -> Result<(File, Format), DataE
     }
     file.rewind().map_err(&failed)?;
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let is_packed = magic.starts_with(&[0x1f, 0x8b]);
+    let is_packed = magic.starts_with(&GZIP);
     if name.ends_with(".gz") && !is_packed {
         return Err(DataError::file(path, "is not packed with gzip, as its name says"));
     }
@@ -80,6 +83,22 @@ pub(crate) fn open(path: &Path, is_headed: bool) -> Result<(File, Format), DataE
         _ => Layout::Jsonl,
     };
     Ok((file, Format { layout, is_packed }))
+}
+
+/// The whole content of a file, which may be packed by gzip.
+///
+/// # Errors
+/// If it can't be read or unpacked.
+pub fn read_whole(path: &Path) -> Result<Vec<u8>, DataError> {
+    let wrong = |problem: String| DataError::file(path, problem);
+    let bytes = std::fs::read(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
+    if !bytes.starts_with(&GZIP) {
+        return Ok(bytes);
+    }
+    let mut unpacked = Vec::new();
+    let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut unpacked);
+    read.map_err(|error| wrong(format!("can't be unpacked: {error}")))?;
+    Ok(unpacked)
 }
 
 /// The bytes of a file, uncompressed.

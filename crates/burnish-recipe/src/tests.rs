@@ -55,6 +55,20 @@ fn a_resolved_recipe_reads_back_as_itself() {
 }
 
 #[test]
+fn parameters_are_frozen_where_a_whole_policy_is_trained_that_was_given() {
+    let freeze = "train.freeze=[\"*.q_proj.weight\"]";
+    let recipe = read(SMALL, &[freeze]).unwrap();
+    assert_eq!(recipe.training().trains, burnish_model::Trains::Except(vec!["*.q_proj.weight".to_owned()]));
+    let refused = |text: &str, more: &[&str], reason: &str| {
+        let error = read(text, &[&[freeze], more].concat()).unwrap_err();
+        assert!(error.contains("train.freeze") && error.contains(reason), "{error}");
+    };
+    refused(SMALL, &["policy.lora={rank=4,alpha=8}"], "an adapter's base is frozen");
+    refused(SFT, &[], "would stay random");
+    refused(SMALL, &["train.method=none"], "nothing is learned");
+}
+
+#[test]
 fn a_device_that_this_program_has_not_is_refused_with_what_to_do() {
     assert_eq!(read(SMALL, &["device=\"cpu\""]).unwrap().device, "cpu");
     for name in ["metal", "gpu", "cuda:one"] {

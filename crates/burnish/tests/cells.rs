@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Scratch;
+use common::{Scratch, new_policy};
 use serde_json::Value;
 
 /// Tables of two rows, about which one kind of question is asked.
@@ -12,20 +12,6 @@ const TABLES: &str = r#"
 [run]
 dir = "run"
 seed = 1
-
-[policy.new]
-architecture = "qwen3"
-vocab_size = 400
-hidden_size = 32
-intermediate_size = 64
-num_hidden_layers = 2
-num_attention_heads = 2
-num_key_value_heads = 2
-head_dim = 16
-max_position_embeddings = 128
-rope_theta = 10000.0
-tie_word_embeddings = true
-dtype = "f32"
 
 [env]
 id = "tables"
@@ -64,7 +50,7 @@ tasks = 40
 #[test]
 fn plans_are_compared_with_what_was_looked_at() {
     let scratch = Scratch::new();
-    scratch.write("tables.toml", TABLES);
+    scratch.write("tables.toml", new_policy(400, 2) + TABLES);
     for (dir, masked) in [("causal", "false"), ("masked", "true")] {
         let (dir, masked) = (format!("run.dir={dir}"), format!("policy.new.masked={masked}"));
         scratch.burnish(&["train", "tables.toml", &dir, &masked]).succeeds();

@@ -80,6 +80,32 @@ fn compare_in(
     }
 }
 
+#[test]
+fn a_model_of_masks_learns_and_answers_on_the_gpu_as_on_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::new();
+    scratch.write("sft.toml", common::TINY_SFT);
+    for device in ["cpu", "cuda:0"] {
+        let (dir, device) = (format!("run.dir={}", &device[..3]), format!("device={device}"));
+        let short = ["train.max_steps=3", "eval.tasks=8", "eval.denoising_steps=3", "policy.new.masked=true"];
+        let mut command = scratch.command(&[&["sft", "sft.toml", &dir, &device][..], &short].concat());
+        let output =
+            command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let (cpu, gpu) = (metrics(&scratch, "cpu"), metrics(&scratch, "cud"));
+    assert_eq!((cpu.len(), gpu.len()), (3, 3));
+    for (cpu, gpu) in cpu.iter().zip(&gpu) {
+        for name in ["loss", "grad_norm", "entropy", "masked"] {
+            let [cpu, gpu] = [cpu, gpu].map(|row| row[name].as_f64().unwrap());
+            assert!(
+                (cpu - gpu).abs() <= 1e-3 * (1.0 + cpu.abs()),
+                "{name}: {cpu} on the CPU, {gpu} on the GPU"
+            );
+        }
+    }
+}
+
 /// Resumes the GPU run in `cud` without its second checkpoint, which is then made again with the same bits.
 fn resume_and_compare(scratch: &Scratch, libraries: &Path, parts: &[&str]) {
     let of = |part: &&str| masters(scratch, &format!("cud/checkpoints/step_2{part}"));

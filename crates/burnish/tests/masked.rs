@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Scratch, timeless_metrics};
+use common::{Scratch, new_policy, timeless_metrics};
 use serde_json::Value;
 
 /// A policy that says whether there is such an object among three places. It learns to write an answer in seconds, and
@@ -14,21 +14,6 @@ const SCENES: &str = r#"
 [run]
 dir = "run"
 seed = 1
-
-[policy.new]
-architecture = "qwen3"
-vocab_size = 280
-hidden_size = 32
-intermediate_size = 64
-num_hidden_layers = 2
-num_attention_heads = 2
-num_key_value_heads = 2
-head_dim = 16
-max_position_embeddings = 256
-rope_theta = 10000.0
-tie_word_embeddings = true
-dtype = "f32"
-masked = true
 
 [env]
 id = "scenes"
@@ -86,7 +71,7 @@ fn success(scratch: &Scratch, arguments: &[&str]) -> f64 {
 #[test]
 fn it_learns_answers_and_resumes_to_the_same_numbers() {
     let scratch = Scratch::new();
-    scratch.write("scenes.toml", SCENES);
+    scratch.write("scenes.toml", new_policy(280, 2) + "masked = true\n" + SCENES);
     let out = scratch.burnish(&["train", "scenes.toml"]).succeeds();
     assert!(!out.stdout().contains("left out"), "{}", out.stdout());
     let config: Value =
@@ -131,12 +116,22 @@ fn it_learns_answers_and_resumes_to_the_same_numbers() {
         scratch.burnish(&[&base[..], &grpo[..], more].concat()).fails_with(parts);
     };
     refused(&["train={method=\"grpo\",max_steps=1}"], &["train.method", "masked diffusion"]);
+
+    // Nor has an answer of its a log-prob for others to learn from.
+    scratch.write("sft.toml", common::TINY_SFT);
+    scratch.write("grpo.toml", common::TINY_GRPO);
+    scratch.burnish(&["sft", "sft.toml"]).succeeds();
+    let taught =
+        ["train", "grpo.toml", "run.dir=taught", "eval.tasks=0", "loss.objective=opd", "loss.beta=0"];
+    scratch
+        .burnish(&[&taught[..], &["teacher.path=run/checkpoints/step_300"]].concat())
+        .fails_with(&["neither a reference nor a teacher"]);
 }
 
 #[test]
 fn keys_that_ask_for_what_it_or_another_model_cannot_do_are_named() {
     let scratch = Scratch::with_policy();
-    scratch.write("scenes.toml", SCENES);
+    scratch.write("scenes.toml", new_policy(280, 2) + "masked = true\n" + SCENES);
     let train = |more: &[&str]| scratch.burnish(&[&["train", "scenes.toml", "run.dir=x"][..], more].concat());
     train(&["eval.denoising_steps=0"]).fails_with(&["eval.denoising_steps", "1 or more"]);
     train(&["eval.extra=[{name=\"a\",denoising_steps=0}]"]).fails_with(&["denoising_steps", "1 or more"]);

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Scratch;
+use common::{Scratch, new_policy};
 use serde_json::Value;
 
 /// A policy for toy images of three places, which learns a little in seconds.
@@ -12,20 +12,6 @@ const SCENES: &str = r#"
 [run]
 dir = "run"
 seed = 1
-
-[policy.new]
-architecture = "qwen3"
-vocab_size = 280
-hidden_size = 32
-intermediate_size = 64
-num_hidden_layers = 3
-num_attention_heads = 2
-num_key_value_heads = 2
-head_dim = 16
-max_position_embeddings = 128
-rope_theta = 10000.0
-tie_word_embeddings = true
-dtype = "f32"
 
 [env]
 id = "scenes"
@@ -78,7 +64,7 @@ fn json(text: &str) -> Value {
 #[test]
 fn the_last_layer_is_right_where_the_policy_is() {
     let scratch = Scratch::new();
-    scratch.write("scenes.toml", SCENES);
+    scratch.write("scenes.toml", new_policy(280, 3) + SCENES);
     scratch.burnish(&["sft", "scenes.toml"]).succeeds();
     let marks = ["--after", "<image>", "--before", "</image>", "--by", "prior"];
     let probe = |more: &[&str]| scratch.burnish(&[&["probe", "run"], &marks[..], more].concat());
@@ -126,7 +112,7 @@ fn the_last_layer_is_right_where_the_policy_is() {
 #[test]
 fn an_evaluation_can_contrast_layers() {
     let scratch = Scratch::new();
-    scratch.write("scenes.toml", SCENES);
+    scratch.write("scenes.toml", new_policy(280, 3) + SCENES);
     scratch.burnish(&["sft", "scenes.toml"]).succeeds();
     let contrast = |name: &str| format!("eval.contrast={{{name}}}");
     let daid = "daid={marked={after=\"<image>\", before=\"</image>\"}}";

@@ -5,11 +5,9 @@
 //! as its makers publish it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use burnish_data::DataError;
-use flate2::read::MultiGzDecoder;
+use burnish_data::{DataError, read_whole};
 use serde::Deserialize;
 
 use super::ID;
@@ -156,16 +154,7 @@ fn questions_file(folder: &Path, named: &str) -> Result<(Dataset, PathBuf), EnvE
 
 fn read_text(path: &Path) -> Result<String, EnvError> {
     let wrong = |problem: String| EnvError::from(DataError::file(path, problem));
-    let bytes = std::fs::read(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
-    let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut unpacked = Vec::new();
-        let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut unpacked);
-        read.map_err(|error| wrong(format!("can't be unpacked: {error}")))?;
-        unpacked
-    } else {
-        bytes
-    };
-    String::from_utf8(bytes).map_err(|error| wrong(format!("is not UTF-8: {error}")))
+    String::from_utf8(read_whole(path)?).map_err(|error| wrong(format!("is not UTF-8: {error}")))
 }
 
 /// A line of the file of tables.

@@ -1,11 +1,9 @@
 //! Reads the file: pages with paragraphs and questions.
 
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use burnish_data::DataError;
-use flate2::read::MultiGzDecoder;
+use burnish_data::{DataError, read_whole};
 use serde::Deserialize;
 
 use crate::EnvError;
@@ -48,16 +46,7 @@ struct Answer {
 /// If it can't be read, is not in TimeQA's format, or has no question.
 pub(super) fn read(path: &Path) -> Result<Vec<Question>, EnvError> {
     let wrong = |problem: String| EnvError::from(DataError::file(path, problem));
-    let bytes = std::fs::read(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
-    let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut unpacked = Vec::new();
-        let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut unpacked);
-        read.map_err(|error| wrong(format!("can't be unpacked: {error}")))?;
-        unpacked
-    } else {
-        bytes
-    };
-    let rows: Vec<Row> = serde_json::from_slice(&bytes).map_err(|error| {
+    let rows: Vec<Row> = serde_json::from_slice(&read_whole(path)?).map_err(|error| {
         wrong(format!("is not TimeQA's human_annotated_test.json, a list of pages with questions: {error}"))
     })?;
     let mut questions = Vec::new();

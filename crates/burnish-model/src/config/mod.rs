@@ -237,7 +237,9 @@ impl ModelConfig {
         Ok(ModelConfig { json, ..config })
     }
 
-    /// The configuration of a new model, as transformers 5 writes it, and with `rope_theta` for transformers 4.
+    /// The configuration of a new model, as transformers 5 writes it, and with `rope_theta` for transformers 4. It is
+    /// causal: the mask of one that is to be [`ModelShape::masked`] is known when there is a tokenizer
+    /// ([`ModelConfig::masked`]).
     ///
     /// # Errors
     /// As [`ModelConfig::from_json`], if the sizes do not fit together.

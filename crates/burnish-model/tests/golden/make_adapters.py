@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 import torch
-from make_models import PROMPTS
+from tiny import PROMPTS
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 

@@ -6,6 +6,8 @@ masked denoising makes of it.
 `expected.json` has, for prompts with masks in them, the `logits` as in make_models.py, and `denoised`: for each of some
 canvases and numbers of steps the ids that LLaDA's decoding at temperature 0 gives (arXiv:2502.09992, algorithm 5, with
 low-confidence remasking; ceil(L / N) tokens a step, in order of their probability, equal ones from the left).
+`learned` is the loss of equation 5 for `ids` that are read as `noised`, where each masked token weighs `weight`, and for
+each parameter the norm and the first five elements of its gradient.
 """
 
 import json
@@ -15,29 +17,11 @@ from pathlib import Path
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from tiny import SIZES, randomise
+
 HERE = Path(__file__).parent / "qwen3-masked"
 MASK = 66
 PROMPTS = [[3, 1, 4, 1, 5, MASK, MASK], [2, 7, 1, MASK, 2, 8, 1, 8, MASK, 8, 4, 5, 9]]
-SIZES = dict(
-    vocab_size=67,
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=128,
-    bos_token_id=None,
-    pad_token_id=None,
-    eos_token_id=None,
-)
-
-
-def randomise(model, seed):
-    """Weights and norms far enough from their usual start that a slip in any of them shows."""
-    generator = torch.Generator().manual_seed(seed)
-    for name, parameter in model.named_parameters():
-        noise = torch.randn(parameter.shape, generator=generator)
-        parameter.data = 1 + 0.3 * noise if "norm" in name else noise * (0.1 if "embed" in name else 0.3)
 
 
 def denoise(model, prompt, length, steps):

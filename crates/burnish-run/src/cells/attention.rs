@@ -45,19 +45,7 @@ impl Written {
         let begin = *starts.get(first)?;
         let answer =
             text.get(begin..begin + message.content.len()).filter(|text| *text == message.content)?;
-        let mut steps = Vec::new();
-        let mut at = begin;
-        for step in answer.split_inclusive(STEP_END) {
-            let words = at..at + step.trim_end_matches(STEP_END).len();
-            let tokens: Vec<usize> =
-                (first..branch.ids.len()).filter(|&token| words.contains(&starts[token])).collect();
-            // From left to right a token is predicted at the row before it.
-            let shift = usize::from(visibility == Visibility::Causal);
-            let rows =
-                tokens.first().map_or(0..0, |&token| token - shift..tokens[tokens.len() - 1] + 1 - shift);
-            steps.push(rows);
-            at += step.len();
-        }
+        let steps = steps_of(answer, begin, &starts, visibility);
         Some(Written { ids: branch.ids.clone(), cells, steps })
     }
 
@@ -82,6 +70,20 @@ impl Written {
         };
         (0..self.steps.len()).map(of_step).collect()
     }
+}
+
+/// The rows that predict the tokens of each step of `answer`, which begins at byte `begin`.
+fn steps_of(answer: &str, begin: usize, starts: &[usize], visibility: Visibility) -> Vec<Range<usize>> {
+    // From left to right a token is predicted at the row before it.
+    let shift = usize::from(visibility == Visibility::Causal);
+    let mut at = begin;
+    let rows = |step: &str| {
+        let first = starts.partition_point(|&start| start < at);
+        let end = starts.partition_point(|&start| start < at + step.trim_end_matches(STEP_END).len());
+        at += step.len();
+        first.saturating_sub(shift)..end.saturating_sub(shift)
+    };
+    answer.split_inclusive(STEP_END).map(rows).collect()
 }
 
 /// The text of all tokens, and the byte at which each begins. `None` if they can't be turned into text.
@@ -130,6 +132,51 @@ impl Tap for Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_is_predicted_where_its_tokens_are_or_right_before_them() {
+        let text = "<|im_start|>find 1 0 : 1 ; read 0 1 : 0";
+        let tokenizer = Tokenizer::train_bpe(&[text], 300, &["<|im_start|>"]).unwrap();
+        let ids = tokenizer.encode(text).unwrap();
+        let (_, starts) = text_of(&ids, &tokenizer).unwrap();
+        let begin = starts[1];
+        for (visibility, shift) in [(Visibility::Causal, 1), (Visibility::Bidirectional, 0)] {
+            let said: Vec<String> = steps_of(&text[begin..], begin, &starts, visibility)
+                .into_iter()
+                .map(|rows| tokenizer.decode(&ids[rows.start + shift..rows.end + shift], false).unwrap())
+                .collect();
+            assert_eq!(
+                said.iter().map(|step| step.trim()).collect::<Vec<_>>(),
+                ["find 1 0 : 1", "read 0 1 : 0"]
+            );
+        }
+    }
+
+    #[test]
+    fn attention_is_that_of_the_rows_of_a_step() {
+        let shape = serde_json::json!({
+            "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 20, "hidden_size": 16,
+            "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+            "head_dim": 8, "max_position_embeddings": 16, "initializer_range": 0.5,
+        });
+        let config = burnish_model::ModelConfig::from_json(shape).unwrap();
+        let masked = config.masked(19).unwrap();
+        let cells: Vec<Arc<[bool]>> = (0..5).map(|own| (0..5).map(|at| at == own).collect()).collect();
+        let written = Written { ids: vec![3, 1, 4, 1, 5], cells, steps: vec![0..1, 1..3] };
+        for (config, sees_later) in [(config, false), (masked, true)] {
+            let steps = written.attention(&Model::init(config, 1));
+            for heads in &steps {
+                assert_eq!(heads.len(), 4, "two heads in each of two layers");
+                for head in heads {
+                    assert!((head.iter().sum::<f64>() - 1.0).abs() < 1e-6, "{head:?}");
+                }
+            }
+            // The first row sees itself alone from left to right, the rows of the other step the first three tokens.
+            assert_eq!(steps[0][0][1] > 0.0, sees_later);
+            assert_eq!(steps[1][3][3] > 0.0, sees_later);
+            assert!(steps[1][3][2] > 0.0);
+        }
+    }
 
     #[test]
     fn the_tokens_of_a_cell_are_those_of_its_text() {

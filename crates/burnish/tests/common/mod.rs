@@ -7,6 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+/// The table of a new policy, 32 wide, for recipes of tests that teach it something in seconds.
+pub fn new_policy(vocab_size: usize, layers: usize) -> String {
+    format!(
+        "[policy.new]\narchitecture = \"qwen3\"\nvocab_size = {vocab_size}\nhidden_size = 32\nintermediate_size = 64\n\
+         num_hidden_layers = {layers}\nnum_attention_heads = 2\nnum_key_value_heads = 2\nhead_dim = 16\n\
+         max_position_embeddings = 256\nrope_theta = 10000.0\ntie_word_embeddings = true\ndtype = \"f32\"\n"
+    )
+}
+
 /// A recipe that makes a tiny policy (2 layers, 64 wide) in a few seconds of imitation.
 pub const TINY_SFT: &str = r#"
 [run]
