@@ -2,6 +2,7 @@
 //! if the configured environment has it, so that callers can ask before there is a task. A single task may still lack
 //! it.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use burnish_core::{Message, Task};
@@ -50,4 +51,34 @@ pub trait FileRows {
 
     /// The file and the row that a task came from.
     fn row(&self, task: &Task) -> Option<(String, Row)>;
+}
+
+/// Answers whose steps name cells of the prompt, as plans over a table do, so that they can be compared with what a model
+/// looks at.
+pub trait Cells {
+    /// Where the cells are in `text`, which holds a task's prompt: bytes, in the order of masks.
+    fn cells(&self, text: &str) -> Vec<Range<usize>>;
+
+    /// The steps of an answer; `None` if it has none that can be read.
+    fn steps(&self, task: &Task, answer: &str) -> Option<Vec<CellStep>>;
+
+    /// What comes of an answer; `None` if nothing does.
+    fn outcome(&self, task: &Task, answer: &str) -> Option<String>;
+
+    /// The right outcome; `None` if it is not known, and right cells are proxies by weak supervision.
+    fn right_outcome(&self, task: &Task) -> Option<String>;
+
+    /// The id of the task that this one is a version of, with its cells in another order; its own if it is none.
+    fn original(&self, task: &Task) -> String;
+}
+
+/// A step of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CellStep {
+    /// Its bytes in the answer.
+    pub text: Range<usize>,
+    /// The cells that it names.
+    pub own: Vec<bool>,
+    /// Those that it should name; `None` for a step that the right answer does not have.
+    pub right: Option<Vec<bool>>,
 }

@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use abilities::{Demonstrations, FileRows, Hints, Reversible, Skills};
+pub use abilities::{CellStep, Cells, Demonstrations, FileRows, Hints, Reversible, Skills};
 pub use catalogue::{CATALOGUE, Kind, build, kind};
 pub use digest::digest;
 pub use error::EnvError;
@@ -160,6 +160,11 @@ pub trait Generator: Send + Sync {
 
     /// The reverse direction of its tasks, if they have one.
     fn reversible(&self) -> Option<&dyn Reversible> {
+        None
+    }
+
+    /// The cells that its answers name, if they do.
+    fn cells(&self) -> Option<&dyn Cells> {
         None
     }
 

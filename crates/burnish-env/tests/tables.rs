@@ -382,3 +382,30 @@ fn the_examples_of_the_page_are_right() {
         assert_eq!(answer_of_prompt(&prompt.replace("who has the largest age", question)), answer);
     }
 }
+
+#[test]
+fn the_cells_of_an_answer_are_those_of_its_plan_and_its_text_is_where_it_says() {
+    let generator = burnish_env::build("tables", &json!({"permutations": 2})).unwrap();
+    let cells = generator.cells().unwrap();
+    for task in generator.tasks(5, 40).unwrap().tasks {
+        let truth = Truth::of(&task).unwrap();
+        let answer = truth.gold.to_string();
+        let steps = cells.steps(&task, &answer).unwrap();
+        assert_eq!(steps.iter().map(|step| step.own.clone()).collect::<Vec<_>>(), truth.masks());
+        for (step, planned) in steps.iter().zip(&truth.gold.0) {
+            assert_eq!(step.right.as_ref(), Some(&step.own));
+            assert!(answer[step.text.clone()].trim().starts_with(planned.op.name()));
+            assert!(!answer[step.text.clone()].contains(';'));
+        }
+        assert_eq!(cells.outcome(&task, &answer), cells.right_outcome(&task));
+        assert_eq!(cells.original(&task), truth.original);
+        // A step too many has no right cells, and what is no plan has no steps.
+        let longer = format!("{answer} ; {}", truth.gold.0[0].op.name());
+        assert_eq!(cells.steps(&task, &longer), None);
+        let twice = format!("{answer} ; {answer}");
+        assert_eq!(cells.steps(&task, &twice).unwrap()[2].right, None);
+        let text = format!("<|im_start|>user\n{}", task.prompt[0].content);
+        let found: Vec<&str> = cells.cells(&text).into_iter().map(|bytes| &text[bytes]).collect();
+        assert_eq!(found, truth.table.rows.concat());
+    }
+}

@@ -33,6 +33,8 @@ pub enum Draws {
     Noise,
     /// The masks of answers that it is evaluated on.
     HeldOutNoise,
+    /// Answers whose attention is looked at.
+    Probe,
 }
 
 /// Above the number of tasks of any step: copies of its tasks have places from here on.
@@ -55,6 +57,7 @@ impl Draws {
             Draws::Worth => 1 << 39,
             Draws::Noise => 1 << 40,
             Draws::HeldOutNoise => (1 << 40) + 1,
+            Draws::Probe => (1 << 40) + 2,
         }
     }
 
@@ -95,6 +98,7 @@ mod tests {
             Draws::Worth,
             Draws::Noise,
             Draws::HeldOutNoise,
+            Draws::Probe,
         ];
         let cuts = (1..100_000).map(Draws::Continuation);
         let stages: std::collections::BTreeSet<u64> =

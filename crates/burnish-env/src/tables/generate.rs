@@ -1,6 +1,7 @@
 //! The generator of tables.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use burnish_core::rng::{Address, Purpose, Stream};
@@ -10,15 +11,17 @@ use serde_json::Value;
 use super::ID;
 use super::config::{Config, Question, Shuffle, bounds};
 use super::draw::draw;
+use super::execute::execute;
 use super::judge::judge;
+use super::plan::{Plan, STEP_END, Step};
 use super::real::{self, Real};
-use super::table::Order;
+use super::table::{Order, cells};
 use super::truth::Truth;
 use crate::digest::digest;
 use crate::one_turn::{OneTurn, text_of};
 use crate::settings::to_value;
 use crate::shares::spread;
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::{Bound, CellReport, CellStep, Cells, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
 /// The last line of a prompt.
 pub const FORMAT: &str = "plan: op, a bit per row : a bit per column ; next op";
@@ -223,6 +226,46 @@ impl Generator for Tables {
 
     fn demonstrations(&self) -> Option<&dyn Demonstrations> {
         Some(self)
+    }
+
+    fn cells(&self) -> Option<&dyn Cells> {
+        Some(self)
+    }
+}
+
+impl Cells for Tables {
+    fn cells(&self, text: &str) -> Vec<Range<usize>> {
+        cells(text).into_iter().map(|cell| cell.bytes).collect()
+    }
+
+    fn steps(&self, task: &Task, answer: &str) -> Option<Vec<CellStep>> {
+        let truth = Truth::of(task).ok()?;
+        let (rows, columns) = truth.size();
+        let plan = Plan::parse(answer, rows, columns).ok()?;
+        let mut right = truth.masks().into_iter();
+        let mut at = 0;
+        let texts = answer.split_inclusive(STEP_END).map(|text| {
+            let start = at;
+            at += text.len();
+            start..start + text.trim_end_matches(STEP_END).len()
+        });
+        let step =
+            |(text, step): (Range<usize>, Step)| CellStep { text, own: step.mask(), right: right.next() };
+        Some(texts.zip(plan.0).map(step).collect())
+    }
+
+    fn outcome(&self, task: &Task, answer: &str) -> Option<String> {
+        let truth = Truth::of(task).ok()?;
+        let (rows, columns) = truth.size();
+        execute(&Plan::parse(answer, rows, columns).ok()?, &truth.table).ok()
+    }
+
+    fn right_outcome(&self, task: &Task) -> Option<String> {
+        Truth::of(task).ok().filter(|truth| !truth.is_proxy()).map(|truth| truth.answer)
+    }
+
+    fn original(&self, task: &Task) -> String {
+        Truth::of(task).map_or_else(|_| task.id.0.clone(), |truth| truth.original)
     }
 }
 

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::table::{Order, ordered};
 
+/// What is between the steps of a plan.
+pub(super) const STEP_END: char = ';';
+
 /// Most steps of a plan.
 pub const STEPS_MAX: usize = 4;
 

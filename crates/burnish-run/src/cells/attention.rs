@@ -6,14 +6,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use burnish_core::{Message, Trace};
-use burnish_env::tables;
+use burnish_core::Trace;
+use burnish_env::{CellStep, Cells};
 use burnish_eval::cells::normalised;
 use burnish_model::{Marked, Model, Packed, Tap, Tokenizer};
 use burnish_tensor::{Layout, Tape, Var, Visibility};
-
-/// What is between the steps of a plan.
-const STEP_END: char = ';';
 
 /// A prompt with a table, and the plan that was written to it.
 pub(super) struct Written {
@@ -26,10 +23,12 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// `None` if the prompt shows no table, or there is no answer.
+    /// `None` if the prompt shows no cells, or there is no answer.
     pub(super) fn of(
         trace: &Trace,
-        message: &Message,
+        answer: &str,
+        steps: &[CellStep],
+        cells: &dyn Cells,
         tokenizer: &Tokenizer,
         visibility: Visibility,
     ) -> Option<Self> {
@@ -37,16 +36,16 @@ impl Written {
         let branch = branches.first()?;
         let first = branch.sampled_mask.iter().position(|sampled| *sampled)?;
         let (text, starts) = text_of(&branch.ids, tokenizer)?;
-        let cells =
-            tables::cells(&text).into_iter().map(|cell| flags(&starts, &cell.bytes)).collect::<Vec<_>>();
+        let begin = *starts.get(first)?;
+        text.get(begin..begin + answer.len()).filter(|text| *text == answer)?;
+        let cells: Vec<_> = cells.cells(&text[..begin]).iter().map(|bytes| flags(&starts, bytes)).collect();
         if cells.is_empty() {
             return None;
         }
-        let begin = *starts.get(first)?;
-        let answer =
-            text.get(begin..begin + message.content.len()).filter(|text| *text == message.content)?;
-        let steps = steps_of(answer, begin, &starts, visibility);
-        Some(Written { ids: branch.ids.clone(), cells, steps })
+        let steps = steps
+            .iter()
+            .map(|step| predicting(&(begin + step.text.start..begin + step.text.end), &starts, visibility));
+        Some(Written { ids: branch.ids.clone(), cells, steps: steps.collect() })
     }
 
     /// Number of cells.
@@ -72,18 +71,12 @@ impl Written {
     }
 }
 
-/// The rows that predict the tokens of each step of `answer`, which begins at byte `begin`.
-fn steps_of(answer: &str, begin: usize, starts: &[usize], visibility: Visibility) -> Vec<Range<usize>> {
+/// The rows that predict the tokens that begin in a range of bytes.
+fn predicting(bytes: &Range<usize>, starts: &[usize], visibility: Visibility) -> Range<usize> {
     // From left to right a token is predicted at the row before it.
     let shift = usize::from(visibility == Visibility::Causal);
-    let mut at = begin;
-    let rows = |step: &str| {
-        let first = starts.partition_point(|&start| start < at);
-        let end = starts.partition_point(|&start| start < at + step.trim_end_matches(STEP_END).len());
-        at += step.len();
-        first.saturating_sub(shift)..end.saturating_sub(shift)
-    };
-    answer.split_inclusive(STEP_END).map(rows).collect()
+    let row = |byte: usize| starts.partition_point(|&start| start < byte).saturating_sub(shift);
+    row(bytes.start)..row(bytes.end)
 }
 
 /// The text of all tokens, and the byte at which each begins. `None` if they can't be turned into text.
@@ -139,16 +132,13 @@ mod tests {
         let tokenizer = Tokenizer::train_bpe(&[text], 300, &["<|im_start|>"]).unwrap();
         let ids = tokenizer.encode(text).unwrap();
         let (_, starts) = text_of(&ids, &tokenizer).unwrap();
-        let begin = starts[1];
         for (visibility, shift) in [(Visibility::Causal, 1), (Visibility::Bidirectional, 0)] {
-            let said: Vec<String> = steps_of(&text[begin..], begin, &starts, visibility)
-                .into_iter()
-                .map(|rows| tokenizer.decode(&ids[rows.start + shift..rows.end + shift], false).unwrap())
-                .collect();
-            assert_eq!(
-                said.iter().map(|step| step.trim()).collect::<Vec<_>>(),
-                ["find 1 0 : 1", "read 0 1 : 0"]
-            );
+            for step in ["find 1 0 : 1 ", " read 0 1 : 0"] {
+                let at = text.find(step).unwrap();
+                let rows = predicting(&(at..at + step.len()), &starts, visibility);
+                let said = tokenizer.decode(&ids[rows.start + shift..rows.end + shift], false).unwrap();
+                assert_eq!(said.trim(), step.trim());
+            }
         }
     }
 
@@ -187,11 +177,14 @@ mod tests {
         let ids = tokenizer.encode(prompt).unwrap();
         let (text, starts) = text_of(&ids, &tokenizer).unwrap();
         assert_eq!((text.as_str(), starts.len()), (prompt, ids.len()));
-        let cells = tables::cells(&text);
-        let found: Vec<String> = cells
+        let tables = burnish_env::build("tables", &serde_json::json!({})).unwrap();
+        let found: Vec<String> = tables
+            .cells()
+            .unwrap()
+            .cells(&text)
             .iter()
-            .map(|cell| {
-                let flags = flags(&starts, &cell.bytes);
+            .map(|bytes| {
+                let flags = flags(&starts, bytes);
                 let own: Vec<u32> =
                     ids.iter().zip(&*flags).filter(|(_, flag)| **flag).map(|(id, _)| *id).collect();
                 tokenizer.decode(&own, false).unwrap().trim().to_owned()

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use burnish_core::{PolicyError, Trace, TurnOutput};
-use burnish_env::tables::{Plan, Truth, execute};
+use burnish_core::{PolicyError, Task, Trace, TurnOutput};
+use burnish_env::Cells;
 use burnish_eval::cells::{Limits, Verifier, controlled, soft_iou};
 use serde::Serialize;
 
@@ -40,16 +40,21 @@ struct Drawn {
 pub(super) fn choices(
     policy: &LoadedPolicy,
     verifier: &Verifier,
-    truths: &[&Truth],
+    cells: &dyn Cells,
+    tasks: &[&Task],
     drawn: &[(Trace, Result<TurnOutput, PolicyError>)],
     samples: usize,
 ) -> Choices {
-    let mut choices = Choices { tasks: truths.len(), samples, ..Choices::default() };
-    let share = 1.0 / truths.len().max(1) as f64;
-    for (truth, drawn) in truths.iter().zip(drawn.chunks(samples)) {
-        let plans: Vec<Drawn> =
-            drawn.iter().map(|(trace, answer)| of(policy, verifier, truth, trace, answer)).collect();
-        let is_right = |plan: &Drawn| plan.answer.as_ref() == Some(&truth.answer);
+    let mut choices = Choices { tasks: tasks.len(), samples, ..Choices::default() };
+    let share = 1.0 / tasks.len().max(1) as f64;
+    for (task, drawn) in tasks.iter().zip(drawn.chunks(samples)) {
+        let right = cells.right_outcome(task);
+        let judged = |(trace, answer): &(Trace, Result<TurnOutput, PolicyError>)| {
+            let answer = answer.as_ref().ok().map(|answer| answer.message.content.as_str());
+            judged(policy, verifier, cells, task, trace, answer)
+        };
+        let plans: Vec<Drawn> = drawn.iter().map(judged).collect();
+        let is_right = |plan: &Drawn| plan.answer.is_some() && plan.answer == right;
         let score = |picked: Option<&Drawn>| if picked.is_some_and(is_right) { share } else { 0.0 };
         choices.first += score(plans.first());
         // A plan as a whole is what is executed here, so it is the one step that is tried again.
@@ -65,17 +70,15 @@ pub(super) fn choices(
     choices
 }
 
-fn of(
+fn judged(
     policy: &LoadedPolicy,
     verifier: &Verifier,
-    truth: &Truth,
+    cells: &dyn Cells,
+    task: &Task,
     trace: &Trace,
-    answer: &Result<TurnOutput, PolicyError>,
+    answer: Option<&str>,
 ) -> Drawn {
-    let answer = answer.as_ref().ok();
-    let (rows, columns) = truth.size();
-    let plan = answer.and_then(|answer| Plan::parse(&answer.message.content, rows, columns).ok());
-    let steps = written(policy, truth, trace, answer, 0).unwrap_or_default();
+    let steps = written(policy, cells, task, trace, answer, 0).unwrap_or_default();
     let scores = steps.iter().map(|step| {
         let cells = verifier.cells(&step.seen.heads).unwrap_or_default();
         soft_iou(&cells, &step.own)
@@ -87,7 +90,7 @@ fn of(
         sampled.filter(|(sampled, _)| **sampled).map(|(_, logprob)| f64::from(*logprob)).collect()
     });
     Drawn {
-        answer: plan.and_then(|plan| execute(&plan, &truth.table).ok()),
+        answer: answer.and_then(|answer| cells.outcome(task, answer)),
         score,
         logprob: if logprobs.is_empty() {
             f64::MIN

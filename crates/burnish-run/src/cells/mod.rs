@@ -1,4 +1,4 @@
-//! Whether a policy looks at the cells that its plan names, on the held-out tasks of the environment `tables`: agreement of
+//! Whether a policy looks at the cells that its plan names, on held-out tasks whose answers name some: agreement of
 //! attention with the right cells by layer, how much of that changes when rows change places, and a verifier that is
 //! fitted on half of the tasks and picks plans on the other half ([`burnish_eval::cells`]).
 //!
@@ -8,12 +8,12 @@
 mod attention;
 mod choose;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use burnish_core::rng::{self, Address, Purpose};
-use burnish_core::{Sampling, Task, Trace, Turn, TurnOutput, answer_all};
-use burnish_env::tables::{Plan, Truth};
+use burnish_core::{Sampling, Task, Trace, Turn, answer_all};
+use burnish_env::Cells;
 use burnish_eval::cells::{Seen, Verifier, auroc, overlap};
 use serde::Serialize;
 
@@ -94,10 +94,10 @@ struct Step {
 }
 
 impl Target {
-    /// Measures the policy on held-out tables.
+    /// Measures the policy on held-out tasks.
     ///
     /// # Errors
-    /// If the environment is another one, nothing is held out, or the policy is on a server or a GPU, or can't be
+    /// If answers in the environment name no cells, nothing is held out, or the policy is on a server or a GPU, or can't be
     /// loaded.
     pub fn cells(&self, probe: CellProbe) -> Result<CellProfile, RunError> {
         self.refuse_nothing_held_out()?;
@@ -105,10 +105,13 @@ impl Target {
         let Some(set) = tasks.main() else {
             return self.refuse_nothing_held_out().map(|()| CellProfile::default());
         };
-        let truths: Result<Vec<Truth>, RunError> =
-            set.tasks.iter().take(probe.tasks).map(|task| Ok(Truth::of(task)?)).collect();
-        let truths = truths
-            .map_err(|error| RunError::Refused(format!("env.id: cells are those of tables: {error}")))?;
+        let Some(cells) = set.generator.cells() else {
+            let problem = format!(
+                "env.id: answers in `{}` name no cells that attention could be compared with; those in `tables` do",
+                set.generator.id()
+            );
+            return Err(RunError::Refused(problem));
+        };
         let policy = self.load()?;
         if !policy.model.params.device().is_cpu() {
             return Err(RunError::Refused(
@@ -118,24 +121,26 @@ impl Target {
         let limits = self.recipe().rollout.limits();
         let mut sampler = policy.sampler(0, limits);
         let seed = self.recipe().eval.seed;
-        let tasks = &set.tasks[..truths.len()];
-        let mut originals = BTreeMap::new();
-        for truth in &truths {
-            let next = originals.len();
-            originals.entry(truth.original.as_str()).or_insert(next);
-        }
-        let answers = answer_all(
-            &mut sampler,
-            tasks.iter().enumerate().map(|(at, task)| turn(task, &set.sampling, seed, at, 0)),
-        );
+        let tasks = &set.tasks[..probe.tasks.min(set.tasks.len())];
+        let mut numbers = BTreeMap::new();
+        let originals: Vec<usize> = tasks
+            .iter()
+            .map(|task| {
+                let next = numbers.len();
+                *numbers.entry(cells.original(task)).or_insert(next)
+            })
+            .collect();
+        let turns = tasks.iter().enumerate().map(|(at, task)| turn(task, &set.sampling, seed, at, 0));
+        let answers = answer_all(&mut sampler, turns);
         let mut profile = CellProfile {
-            tasks: truths.len(),
-            is_proxy: truths.iter().any(Truth::is_proxy),
+            tasks: tasks.len(),
+            is_proxy: tasks.iter().any(|task| cells.right_outcome(task).is_none()),
             ..CellProfile::default()
         };
         let mut steps = Vec::new();
-        for (truth, (trace, answer)) in truths.iter().zip(&answers) {
-            match written(&policy, truth, trace, answer.as_ref().ok(), originals[truth.original.as_str()]) {
+        for ((task, original), (trace, answer)) in tasks.iter().zip(&originals).zip(&answers) {
+            let answer = answer.as_ref().ok().map(|answer| answer.message.content.as_str());
+            match written(&policy, cells, task, trace, answer, *original) {
                 Some(of_answer) => steps.extend(of_answer),
                 None => profile.malformed += 1,
             }
@@ -150,17 +155,19 @@ impl Target {
         let Some(verifier) = Verifier::fit(&fitted) else { return Ok(profile) };
         let mut report = report(&verifier, fitted.len(), &steps, layers, heads);
         if probe.samples > 0 && !profile.is_proxy {
-            let kept = (0..truths.len()).filter(|&at| !is_fitted_on(originals[truths[at].original.as_str()]));
-            let kept: Vec<usize> =
-                kept.filter(|&at| tasks[at].labels.get("permutation").is_none_or(|it| it == "0")).collect();
+            // Of each task the first version.
+            let mut seen = BTreeSet::new();
+            let kept =
+                (0..tasks.len()).filter(|&at| !is_fitted_on(originals[at]) && seen.insert(originals[at]));
+            let kept: Vec<usize> = kept.collect();
             let sampling = Sampling { temperature: probe.temperature, ..set.sampling.clone() };
-            let turns =
-                kept.iter().flat_map(|&at| (0..probe.samples).map(move |sample| (at, 1 + sample as u64)));
+            let draws =
+                kept.iter().flat_map(|&at| (1..=probe.samples as u64).map(move |sample| (at, sample)));
             let turns: Vec<Turn> =
-                turns.map(|(at, sample)| turn(&tasks[at], &sampling, seed, at, sample)).collect();
+                draws.map(|(at, sample)| turn(&tasks[at], &sampling, seed, at, sample)).collect();
             let drawn = answer_all(&mut sampler, turns);
-            let truths: Vec<&Truth> = kept.iter().map(|&at| &truths[at]).collect();
-            report.choices = Some(choose::choices(&policy, &verifier, &truths, &drawn, probe.samples));
+            let kept: Vec<&Task> = kept.into_iter().map(|at| &tasks[at]).collect();
+            report.choices = Some(choose::choices(&policy, &verifier, cells, &kept, &drawn, probe.samples));
         }
         profile.verifier = Some(report);
         Ok(profile)
@@ -170,7 +177,7 @@ impl Target {
 /// A task's turn; number `sample` of it draws its own numbers.
 fn turn(task: &Task, sampling: &Sampling, seed: u64, at: usize, sample: u64) -> Turn {
     let address = Address {
-        stage: Draws::Evaluation.stage(),
+        stage: Draws::Probe.stage(),
         task: at as u64,
         rollout: sample,
         ..Address::new(seed, Purpose::Sample)
@@ -185,25 +192,26 @@ fn turn(task: &Task, sampling: &Sampling, seed: u64, at: usize, sample: u64) -> 
     }
 }
 
-/// The steps of an answer that the right plan has as well. `None` if it is no plan.
+/// The steps of an answer that the right one has as well. `None` if it can't be read.
 fn written(
     policy: &LoadedPolicy,
-    truth: &Truth,
+    cells: &dyn Cells,
+    task: &Task,
     trace: &Trace,
-    answer: Option<&TurnOutput>,
+    answer: Option<&str>,
     original: usize,
 ) -> Option<Vec<Step>> {
-    let (rows, columns) = truth.size();
-    let message = &answer?.message;
-    let plan = Plan::parse(&message.content, rows, columns).ok()?;
-    let written = Written::of(trace, message, &policy.chat.tokenizer, policy.model.visibility())?;
-    if written.cells() != rows * columns {
+    let answer = answer?;
+    let named = cells.steps(task, answer)?;
+    let model = &policy.model;
+    let written = Written::of(trace, answer, &named, cells, &policy.chat.tokenizer, model.visibility())?;
+    if named.iter().any(|step| step.own.len() != written.cells()) {
         return None;
     }
     let mut steps = Vec::new();
-    let compared = plan.0.iter().zip(truth.masks()).enumerate();
-    for (heads, (at, (step, mask))) in written.attention(&policy.model).into_iter().zip(compared) {
-        steps.push(Step { original, at, seen: Seen { heads, mask }, own: step.mask() });
+    for (at, (heads, step)) in written.attention(model).into_iter().zip(named).enumerate() {
+        let Some(mask) = step.right else { continue };
+        steps.push(Step { original, at, seen: Seen { heads, mask }, own: step.own });
     }
     Some(steps)
 }
