@@ -16,6 +16,7 @@ mod decoder;
 mod error;
 mod files;
 mod generation;
+mod latent;
 mod lora;
 mod mix;
 mod model;
@@ -36,6 +37,7 @@ pub use chat::Chat;
 pub use config::{Architecture, DeltaRuleConfig, Dtype, Head, LayerKind, ModelConfig, ModelShape, Rule};
 pub use error::{ChatError, ConfigError, ModelError};
 pub use generation::GenerationDefaults;
+pub use latent::{LatentGradient, PutInputs};
 pub use lora::{LoraConfig, Targets};
 pub use mix::{Mix, Packed};
 pub use model::{Loading, Model, Trains};
@@ -106,6 +108,6 @@ pub fn load_model_over(
         );
         return Err(ModelError::malformed(&chat_dir.join("tokenizer.json"), problem));
     }
-    model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
+    model.restrict_vocab(|id| chat.can_be_sampled(id));
     Ok((model, chat))
 }

@@ -12,6 +12,7 @@ mod generate;
 mod greedy;
 mod hybrid;
 mod inside;
+mod latent;
 mod logprobs;
 mod memory;
 mod open;
