@@ -287,6 +287,7 @@ mod tests {
             temperatures: vec![0.5, 1.0, 1.0, 0.5],
             turns: vec![0..1, 3..4],
             is_truncated: false,
+            latents: Vec::new(),
         }
     }
 

@@ -146,11 +146,10 @@ impl Sampler {
         controls: &[Box<dyn Control>],
     ) -> Result<(), EngineError> {
         let Some((step, rule)) = controls.iter().find_map(|control| control.latent()) else { return Ok(()) };
-        let is_beside =
-            |control: &&Box<dyn Control>| control.marked().is_some() || control.probe_tokens_max() > 0;
+        let is_beside = |control: &dyn Control| control.marked().is_some() || control.probe_tokens_max() > 0;
         let problem = if controls.iter().filter(|control| control.latent().is_some()).count() > 1 {
             "two of its controls decide on latent steps; one can"
-        } else if controls.iter().any(|control| is_beside(&control)) {
+        } else if controls.iter().any(|control| is_beside(&**control)) {
             "beside latent steps, no other control can look inside the model or ask probes"
         } else if rule.is_recurrent() && !self.model.params.device().is_cpu() {
             "a model on a GPU has no latent steps (`latent`); sample on the CPU"
