@@ -13,6 +13,7 @@ mod contrast;
 pub mod digest;
 mod episode;
 pub mod json;
+mod latent;
 mod message;
 pub mod names;
 mod policy;
@@ -28,6 +29,9 @@ mod verdict;
 
 pub use contrast::{Contrast, Span};
 pub use episode::{Ending, Episode};
+pub use latent::{
+    Intervention, LATENT, LATENT_TOKENS, Latent, LatentInput, LatentPlace, SPAN_CLOSE, SPAN_OPEN,
+};
 pub use message::{FunctionCall, Message, Role, ToolCall, ToolSpec};
 pub use policy::{
     Abilities, Answered, Piece, Policy, PolicyError, TokenLogprobs, Turn, TurnId, TurnOutput, answer_all,
@@ -37,5 +41,5 @@ pub use sampling::{Grammar, LOGPROBS_MAX, Sampling, SamplingError};
 pub use script::{Said, Script};
 pub use streaming::{Partial, Streaming};
 pub use task::{Task, TaskId};
-pub use trace::{Branch, Node, NodeId, Sampled, Source, StopReason, Trace, TraceError};
+pub use trace::{Branch, LatentStep, Node, NodeId, Sampled, Source, StopReason, Trace, TraceError};
 pub use verdict::{RECOVERED, Validity, Verdict};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Message, Sampled, Sampling, SamplingError, StopReason, ToolSpec, Trace};
+use crate::{LatentPlace, Message, Sampled, Sampling, SamplingError, StopReason, ToolSpec, Trace};
 
 /// Details of one sampled token. Log-probs are in nats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -150,6 +150,7 @@ impl Abilities {
         let is_stopping =
             !sampling.stop.is_empty() || !sampling.stop_token_ids.is_empty() || sampling.ignore_eos;
         let is_filtering = sampling.is_truncating() || sampling.is_penalising() || sampling.min_tokens > 0;
+        let is_latent = sampling.latent.as_ref().is_some_and(|latent| latent.place != LatentPlace::Visible);
         first_missing(&[
             (is_stopping, self.stop, "be told where to stop (`stop`, `stop_token_ids`, `ignore_eos`)"),
             (
@@ -159,6 +160,7 @@ impl Abilities {
             ),
             (sampling.grammar.is_some(), self.filters, "hold its answer to a grammar (`grammar`)"),
             (sampling.contrast.is_some(), self.filters, "be looked into (`contrast`)"),
+            (is_latent, self.filters, "go on in latent steps (`latent`)"),
             (sampling.logprobs.is_some(), self.logprobs, "report log-probs (`logprobs`)"),
             (sampling.denoising_steps.is_some(), self.denoising, "answer in steps (`denoising_steps`)"),
         ])

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Contrast;
+use crate::{Contrast, Latent};
 
 /// Largest value of [`Sampling::logprobs`].
 pub const LOGPROBS_MAX: usize = 1000;
@@ -66,6 +66,9 @@ pub struct Sampling {
     /// for each token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denoising_steps: Option<usize>,
+    /// Lets the answer go on in latent steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latent: Option<Latent>,
 }
 
 /// A language that constrains the text of an answer, token by token: ids that lead out of it are forbidden, and the
@@ -104,6 +107,7 @@ impl Sampling {
             grammar: None,
             contrast: None,
             denoising_steps: None,
+            latent: None,
         }
     }
 
@@ -172,6 +176,18 @@ impl Sampling {
         if let Some((field, _, range)) = rules.into_iter().find(|&(_, holds, _)| !holds) {
             return Err(SamplingError { field, range });
         }
+        if self.latent.is_some() {
+            // Each of them would have to say what it makes of a position without a token.
+            let beside = [
+                ("logprobs", self.logprobs.is_some()),
+                ("grammar", self.grammar.is_some()),
+                ("contrast", self.contrast.is_some()),
+            ];
+            if let Some((field, _)) = beside.into_iter().find(|&(_, is_there)| is_there) {
+                return Err(SamplingError { field, range: "left out beside latent steps (`latent`)" });
+            }
+        }
+        self.latent.as_ref().map_or(Ok(()), Latent::check)?;
         self.contrast.as_ref().map_or(Ok(()), Contrast::check)
     }
 }

@@ -39,6 +39,7 @@ impl<F: FnMut(&Turn) -> Said> Script<F> {
                 policy_version: 0,
                 temperature: 1.0,
                 stop,
+                latents: Vec::new(),
             };
             let node = Node {
                 parent: turn.trace.head(),

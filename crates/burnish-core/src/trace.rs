@@ -38,6 +38,15 @@ pub enum Source {
     Patch = 8,
     /// Sampled by the policy.
     Policy = 9,
+    /// A latent step: a position without a token of its own, where the policy read its hidden state.
+    Latent = 10,
+}
+
+impl Source {
+    /// Can it be part of an answer that the policy sampled?
+    fn is_in_answers(self) -> bool {
+        matches!(self, Source::Policy | Source::Latent | Source::Patch)
+    }
 }
 
 /// Why sampling stopped.
@@ -81,6 +90,10 @@ pub struct Sampled {
     pub temperature: f32,
     /// Why sampling stopped.
     pub stop: StopReason,
+    /// What the latent steps read in place of embeddings: one row for each token of [`Source::Latent`], in order, all
+    /// of the same length. Empty if there are none, or if they read an embedding.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latents: Vec<f32>,
 }
 
 impl Sampled {
@@ -140,9 +153,18 @@ pub enum TraceError {
         /// Which stream.
         stream: &'static str,
     },
-    /// `sampled` must be present exactly when every token is the policy's.
+    /// `sampled` must be present exactly when the tokens are of an answer that the policy sampled: its own, its latent
+    /// steps, and what a limit put between them.
     #[error("tokens and sampling record disagree about whether the policy sampled them")]
     Provenance,
+    /// What latent steps read is not a row for each of them.
+    #[error("{numbers} numbers are no rows for {steps} latent steps")]
+    Latents {
+        /// How many numbers.
+        numbers: usize,
+        /// How many latent steps.
+        steps: usize,
+    },
 }
 
 impl Trace {
@@ -181,10 +203,18 @@ impl Trace {
             }
         }
         match &node.sampled {
-            Some(_) if node.sources.iter().any(|source| *source != Source::Policy) => {
+            Some(_) if !node.sources.iter().all(|source| source.is_in_answers()) => {
                 return Err(TraceError::Provenance);
             }
-            None if node.sources.contains(&Source::Policy) => return Err(TraceError::Provenance),
+            Some(Sampled { latents, .. }) if !latents.is_empty() => {
+                let steps = node.sources.iter().filter(|source| **source == Source::Latent).count();
+                if steps == 0 || !latents.len().is_multiple_of(steps) {
+                    return Err(TraceError::Latents { numbers: latents.len(), steps });
+                }
+            }
+            None if node.sources.iter().any(|source| matches!(source, Source::Policy | Source::Latent)) => {
+                return Err(TraceError::Provenance);
+            }
             _ => {}
         }
         let id = NodeId(self.nodes.len());
@@ -267,6 +297,17 @@ pub struct Branch {
     pub turns: Vec<Range<usize>>,
     /// Was any answer on this branch cut off?
     pub is_truncated: bool,
+    /// Where latent steps read a hidden state, and what they read ([`Sampled::latents`]).
+    pub latents: Vec<LatentStep>,
+}
+
+/// A latent step of a branch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatentStep {
+    /// Its place among the tokens.
+    pub at: usize,
+    /// The hidden state that it read.
+    pub input: Vec<f32>,
 }
 
 impl Branch {
@@ -277,7 +318,8 @@ impl Branch {
         let end = self.ids.len();
         match &node.sampled {
             Some(sampled) => {
-                self.sampled_mask.resize(end, !is_taken);
+                let is_own = |source: &Source| !is_taken && *source == Source::Policy;
+                self.sampled_mask.extend(node.sources.iter().map(is_own));
                 let drawn = sampled.sampled_logprobs.as_ref().unwrap_or(&sampled.model_logprobs);
                 self.model_logprobs.extend_from_slice(&sampled.model_logprobs);
                 self.sampled_logprobs.extend_from_slice(drawn);
@@ -285,6 +327,7 @@ impl Branch {
                 self.temperatures.resize(end, sampled.temperature);
                 self.turns.extend((!is_taken).then_some(end - n..end));
                 self.is_truncated |= n > 0 && sampled.stop.is_truncated();
+                self.latents.extend(latent_steps(node, &sampled.latents, end - n));
             }
             None => {
                 self.sampled_mask.resize(end, false);
@@ -295,6 +338,21 @@ impl Branch {
             }
         }
     }
+}
+
+/// The latent steps of a node whose first token is at `start`, if they read hidden states.
+fn latent_steps<'a>(
+    node: &'a Node,
+    inputs: &'a [f32],
+    start: usize,
+) -> impl Iterator<Item = LatentStep> + 'a {
+    let is_latent = |(_, source): &(usize, &Source)| **source == Source::Latent;
+    let steps = node.sources.iter().filter(|source| **source == Source::Latent).count();
+    let width = inputs.len().checked_div(steps).unwrap_or(0).max(1);
+    let places = node.sources.iter().enumerate().filter(is_latent);
+    places
+        .zip(inputs.chunks_exact(width))
+        .map(move |((at, _), input)| LatentStep { at: start + at, input: input.to_vec() })
 }
 
 #[cfg(test)]
@@ -323,6 +381,7 @@ mod tests {
                 policy_version: 3,
                 temperature: 0.7,
                 stop,
+                latents: Vec::new(),
             }),
         }
     }
@@ -377,6 +436,28 @@ mod tests {
             assert_eq!(trace.push(node), Err(TraceError::Length { ids: 2, other, stream }));
         }
         assert!(trace.nodes().is_empty());
+    }
+
+    #[test]
+    fn latent_steps_are_on_the_branch_with_what_they_read_and_are_not_sampled() {
+        let mut trace = Trace::new();
+        let a = trace.push(context(None, &[1, 2])).unwrap();
+        let mut node = sampled(Some(a), &[5, 9, 9, 6], StopReason::EndToken);
+        node.sources = vec![Source::Policy, Source::Latent, Source::Latent, Source::Patch];
+        let own = node.sampled.as_mut().unwrap();
+        own.latents = vec![0.5, 1.0, 1.5];
+        assert_eq!(trace.push(node.clone()), Err(TraceError::Latents { numbers: 3, steps: 2 }));
+        node.sampled.as_mut().unwrap().latents.push(2.0);
+        let text = serde_json::to_string(&node).unwrap();
+        assert_eq!(serde_json::from_str::<Node>(&text).unwrap(), node);
+        trace.push(node).unwrap();
+        let branch = trace.branches().remove(0);
+        assert_eq!(branch.sampled_mask, [false, false, true, false, false, false]);
+        let step = |at, input: [f32; 2]| LatentStep { at, input: input.to_vec() };
+        assert_eq!(branch.latents, [step(3, [0.5, 1.0]), step(4, [1.5, 2.0])]);
+        let mut node = context(None, &[1]);
+        node.sources[0] = Source::Latent;
+        assert_eq!(trace.push(node), Err(TraceError::Provenance));
     }
 
     #[test]

@@ -1,10 +1,11 @@
-use burnish_core::{Sampling, StopReason, TokenLogprobs, rng};
-use burnish_model::Tokenizer;
+use burnish_core::{Latent, Sampling, Source, StopReason, TokenLogprobs, rng};
+use burnish_model::{PutInputs, Tokenizer};
 use burnish_tensor::Vocab;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::control::{Control, Decision, Inside, NotBefore, Now, Probe, Probed, Steer};
+use crate::latent;
 use crate::pages::pages_of;
 use crate::past::{Past, Seen};
 use crate::text::StopStrings;
@@ -14,6 +15,10 @@ use crate::{Choice, Chooser, EngineError, Generated, Request, RequestId};
 pub(crate) enum Next {
     /// A token, with the details of its distribution that were asked for.
     Token(Choice, Option<TokenLogprobs>),
+    /// A token that a limit put there.
+    Put(Choice),
+    /// A latent step with this id, which reads the hidden state that this was decided from.
+    Latent(u32),
     /// Nothing: the answer ends here.
     Stop,
     /// A probe, which must be answered before the next token is known.
@@ -49,9 +54,24 @@ pub(crate) struct Answer {
     steer: Steer,
     /// The id that they decided on, if any.
     forced: Option<u32>,
+    /// Did a limit put it there?
+    is_put: bool,
     /// The result of the last probe, and the index of the control that asked for it.
     probed: Option<(usize, Probed)>,
     looker: Option<Looker>,
+    latents: Latents,
+}
+
+/// The latent steps of an answer.
+#[derive(Default)]
+struct Latents {
+    /// How they go, if a control decides on them.
+    rule: Option<Latent>,
+    /// Whose each sampled token is; kept only with a rule.
+    sources: Vec<Source>,
+    /// Where among the ids they read a hidden state, and what they read, one row after the other.
+    at: Vec<usize>,
+    inputs: Vec<f32>,
 }
 
 /// A control that looks inside the model.
@@ -88,6 +108,7 @@ impl Answer {
             let marked = control.marked()?;
             Some(Looker { at, marked, inside: Inside::default(), problem: None })
         });
+        let rule = controls.iter().find_map(|control| control.latent()).map(|(_, rule)| rule.clone());
         let ids = [&*end_ids, &sampling.stop_token_ids].concat();
         if sampling.min_tokens > 0 && !ids.is_empty() {
             controls.push(Box::new(NotBefore { tokens: sampling.min_tokens, ids }));
@@ -117,8 +138,10 @@ impl Answer {
             controls,
             steer: Steer::default(),
             forced: None,
+            is_put: false,
             probed: None,
             looker,
+            latents: Latents { rule, ..Latents::default() },
         }
     }
 
@@ -142,8 +165,10 @@ impl Answer {
             controls: Vec::new(),
             steer: Steer::default(),
             forced: None,
+            is_put: false,
             probed: None,
             looker: None,
+            latents: Latents::default(),
         }
     }
 
@@ -217,6 +242,7 @@ impl Answer {
         if asked.is_none() {
             self.steer.clear();
             self.forced = None;
+            self.is_put = false;
         }
         for at in first..self.controls.len() {
             let probed = asked.as_ref().filter(|(asker, _)| *asker == at).map(|(_, probed)| probed);
@@ -229,7 +255,9 @@ impl Answer {
             let now = Now { prompt: &self.question, answer, logits, vocab, probed, inside };
             match self.controls[at].decide(&now, &mut self.steer) {
                 Ok(Decision::Choose) => {}
-                Ok(Decision::Force(id)) => self.forced = Some(id),
+                Ok(Decision::Force(id)) => (self.forced, self.is_put) = (Some(id), false),
+                Ok(Decision::Put(id)) => (self.forced, self.is_put) = (Some(id), true),
+                Ok(Decision::Latent(id)) => return Next::Latent(id),
                 Ok(Decision::Stop) => return Next::Stop,
                 Ok(Decision::Probe(probe)) => {
                     self.probed = Some((at, Probed::default()));
@@ -246,6 +274,7 @@ impl Answer {
             }
         };
         match choice {
+            Some(choice) if self.is_put => Next::Put(choice),
             Some(choice) => {
                 let details = self.sampling.logprobs.map(|n| chooser.details(logits, choice, n));
                 Next::Token(choice, details)
@@ -257,6 +286,40 @@ impl Answer {
             }
             None => Next::Failed(EngineError::NotFinite { request, position }),
         }
+    }
+
+    /// What its latent steps among the ids from `read` on read, as rows of a batch in which these ids begin at row
+    /// `start`.
+    pub(crate) fn latent_inputs(&self, read: usize, start: usize, put: &mut PutInputs) {
+        let Latents { at, inputs, .. } = &self.latents;
+        let first = at.partition_point(|&at| at < read);
+        let width = inputs.len().checked_div(at.len()).unwrap_or(0);
+        put.rows.extend(at[first..].iter().map(|at| (start + at - read) as u32));
+        put.inputs.extend_from_slice(&inputs[first * width..]);
+    }
+
+    /// Do its latent steps read hidden states?
+    pub(crate) fn reads_hidden(&self) -> bool {
+        self.latents.rule.as_ref().is_some_and(Latent::is_recurrent)
+    }
+
+    /// Appends a latent step, decided from `hidden` `[D]`. If that ends the answer, returns the finished answer.
+    pub(crate) fn push_latent(
+        &mut self,
+        id: u32,
+        hidden: &[f32],
+        context_tokens_max: usize,
+    ) -> Result<ControlFlow<Generated>, EngineError> {
+        if let Some(rule) = &self.latents.rule {
+            let input = latent::input(rule, hidden, self.seed, self.sampled());
+            if !input.is_empty() {
+                self.latents.at.push(self.ids.len());
+                self.latents.inputs.extend_from_slice(&input);
+            }
+        }
+        // It was not drawn, so it has no probability.
+        let choice = Choice { id, model_logprob: 0.0, sampled_logprob: 0.0 };
+        self.push(choice, None, Source::Latent, context_tokens_max)
     }
 
     /// The part of the past that the choice of the next token depends on.
@@ -271,11 +334,12 @@ impl Answer {
         self.given + crate::request::answer_rows_max(&self.sampling, read, context_tokens_max)
     }
 
-    /// Appends a token. If that ends the answer, returns the finished answer.
+    /// Appends a token, which is `source`'s. If that ends the answer, returns the finished answer.
     pub(crate) fn push(
         &mut self,
         choice: Choice,
         details: Option<TokenLogprobs>,
+        source: Source,
         context_tokens_max: usize,
     ) -> Result<ControlFlow<Generated>, EngineError> {
         let tokens_left = context_tokens_max - self.prompt.len() - self.ids.len();
@@ -287,6 +351,9 @@ impl Answer {
             None => debug_assert_eq!(choice.sampled_logprob, choice.model_logprob),
         }
         self.details.extend(details);
+        if self.latents.rule.is_some() {
+            self.latents.sources.push(source);
+        }
         if let Some(seen) = &mut self.seen {
             seen.push(choice.id);
         }
@@ -314,8 +381,11 @@ impl Answer {
 
     /// Returns the answer as it is.
     pub(crate) fn end(&mut self, stop: StopReason, text: Option<String>) -> Generated {
+        let Latents { rule, sources, inputs, .. } = std::mem::take(&mut self.latents);
         Generated {
             ids: self.ids.split_off(self.given),
+            sources: rule.map(|_| sources),
+            latents: inputs,
             model_logprobs: std::mem::take(&mut self.model_logprobs),
             sampled_logprobs: self.sampled_logprobs.take(),
             stop,

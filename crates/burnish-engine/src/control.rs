@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use burnish_core::Sampling;
+use burnish_core::{Latent, Sampling};
 use burnish_tensor::Vocab;
 
 /// Decides over one answer, token by token.
@@ -26,6 +26,11 @@ pub trait Control: Send + Sync + Debug {
     /// The tokens of the prompt, by position, whose share of the attention it wants to know before each token. With
     /// `Some`, even of no token, it is shown the [`Inside`] of the model; of an answer's controls at most one is.
     fn marked(&self) -> Option<Arc<[bool]>> {
+        None
+    }
+
+    /// The id of latent steps and their rule, if it decides on latent steps; of an answer's controls at most one does.
+    fn latent(&self) -> Option<(u32, &Latent)> {
         None
     }
 
@@ -71,6 +76,10 @@ pub enum Decision {
     Choose,
     /// It is this id.
     Force(u32),
+    /// It is this id, which a limit puts there and the model did not choose.
+    Put(u32),
+    /// It is a latent step with this id: no token is chosen, and the model reads its own hidden state there.
+    Latent(u32),
     /// There is none: the answer ends here.
     Stop,
     /// A probe must be answered first.

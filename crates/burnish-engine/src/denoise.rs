@@ -182,6 +182,8 @@ impl Canvas {
         };
         Some(Generated {
             ids: answer[..tokens].to_vec(),
+            sources: None,
+            latents: Vec::new(),
             model_logprobs: self.known[..tokens].iter().map(|known| known.unwrap_or_default()).collect(),
             sampled_logprobs: None,
             stop,

@@ -10,6 +10,7 @@ use burnish_tensor::Visibility;
 use crate::contrast;
 use crate::control::Control;
 use crate::grammar::{GrammarError, Grammars, Held};
+use crate::latent::{LatentIds, LatentSteps};
 use crate::{Denoiser, Ended, EngineError, Limits, Request, RequestId, Sampler, Stats};
 use streaming::Reader;
 
@@ -169,7 +170,13 @@ impl LocalPolicy {
         let contrast = sampling.contrast.as_ref();
         let contrast = contrast.map(|contrast| contrast::control(contrast, prompt, &self.chat.tokenizer));
         let contrast = contrast.transpose().map_err(failed)?.flatten();
-        Ok(contrast.into_iter().chain(self.held(sampling)?).collect())
+        let latent = sampling.latent.as_ref().map(|rule| -> Result<Box<dyn Control>, PolicyError> {
+            let failed = |problem: String| PolicyError::Failed(format!("sampling.latent: {problem}"));
+            let ids = LatentIds::of(&self.chat.tokenizer).map_err(failed)?;
+            Ok(Box::new(LatentSteps { rule: rule.clone(), ids }))
+        });
+        let latent = latent.transpose()?;
+        Ok(contrast.into_iter().chain(latent).chain(self.held(sampling)?).collect())
     }
 
     /// The control that holds an answer to its grammar, if it has one.

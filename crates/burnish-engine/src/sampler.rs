@@ -7,8 +7,8 @@ mod round;
 mod schedule;
 mod under_way;
 
-use burnish_core::{SamplingError, StopReason, rng};
-use burnish_model::{LayerKind, Model, Tap, Tokenizer};
+use burnish_core::{SamplingError, Source, StopReason, rng};
+use burnish_model::{LayerKind, Model, Tokenizer};
 use burnish_tensor::{
     Draw, Drawn, HeadShape, HostReadback, PagedCache, Prepacked, Tape, Var, Visibility, Workers, in_pool,
 };
@@ -25,7 +25,7 @@ use crate::request::answer_rows_max;
 use crate::state::StateShape;
 use crate::tree::Tree;
 use crate::{Choice, Chooser, EngineError, Generated, Limits, Request, RequestId, Stats};
-use inside::Look;
+use inside::Taps;
 use prompts::Prompts;
 use round::{Round, weight_bytes};
 
@@ -229,6 +229,7 @@ impl Sampler {
             return Err(EngineError::NoTokenizer { request });
         }
         self.check_looking(request, tokens, controls)?;
+        self.check_latent(request, prompt, controls)?;
         let later = tokens - read_ahead(prompt, controls).len();
         let tokens = tokens - later;
         let answer_rows = later + answer_rows_max(sampling, tokens + later, self.context_tokens_max);
@@ -285,17 +286,18 @@ impl Sampler {
 
     /// One step of all sequences; all threads share each operation.
     fn step_together(&mut self, mut sequences: Vec<Sequence>) -> Result<(), EngineError> {
-        let logits = self.forward(&mut sequences, Workers::Pool);
+        let (hidden, logits) = self.forward(&mut sequences, Workers::Pool);
         let rows: Vec<usize> = (0..sequences.len()).collect();
         let choices = self.choose(&mut sequences, logits, &rows)?;
         self.stats.steps += 1;
         self.steps_ahead -= 1;
-        self.extend(sequences, choices);
+        self.extend(sequences, choices, &hidden, &rows);
         Ok(())
     }
 
-    /// Reads the unread tokens of each sequence; returns the logits of what follows, `[sequences, V]`.
-    fn forward(&self, sequences: &mut [Sequence], workers: Workers) -> Var {
+    /// Reads the unread tokens of each sequence; returns the hidden states after the last of them, `[sequences, D]`, and
+    /// the logits of what follows, `[sequences, V]`.
+    fn forward(&self, sequences: &mut [Sequence], workers: Workers) -> (Var, Var) {
         let ids: Vec<u32> = sequences.iter().flat_map(Sequence::unread).copied().collect();
         let lens: Vec<usize> = sequences.iter().map(|sequence| sequence.unread().len()).collect();
         let positions: Arc<[u32]> = sequences
@@ -305,18 +307,14 @@ impl Sampler {
                 (end - sequence.unread().len()) as u32..end as u32
             })
             .collect();
-        let mut look = Look::of(sequences, &lens);
+        let mut taps = Taps::of(sequences, &lens);
         let caches = sequences.iter_mut().map(|sequence| &mut sequence.cache);
         let runs = caches.zip(&lens).map(|(cache, &rows)| Run { cache, rows }).collect();
         let mut mixer = Decode::new(self.shape, runs);
         let mut tape = self.decoding(workers);
-        let tap: &mut dyn Tap = match &mut look {
-            Some(look) => look,
-            None => &mut (),
-        };
-        let mut hidden = self.model.forward_tapped(&mut tape, &ids, &positions, &mut mixer, tap);
+        let mut hidden = self.model.forward_tapped(&mut tape, &ids, &positions, &mut mixer, &mut taps);
         mixer.commit();
-        if let Some(look) = look {
+        if let Some(look) = taps.look {
             self.show(look, sequences, &mut tape);
         }
         // Each sequence's next token follows from the last token that it read.
@@ -328,7 +326,8 @@ impl Sampler {
             });
             hidden = tape.gather(&hidden, &last.collect::<Vec<u32>>());
         }
-        self.model.logits(&mut tape, &hidden)
+        let logits = self.model.logits(&mut tape, &hidden);
+        (hidden, logits)
     }
 
     /// A tape for products with few rows.
@@ -340,23 +339,38 @@ impl Sampler {
         }
     }
 
-    /// Appends its choice to each of `sequences`; those that have not ended stay active.
-    fn extend(&mut self, sequences: Vec<Sequence>, choices: Vec<Next>) {
+    /// Appends its choice to each of `sequences`, made from its row of `hidden` `[_, D]`; those that have not ended stay
+    /// active.
+    fn extend(&mut self, sequences: Vec<Sequence>, choices: Vec<Next>, hidden: &Var, rows: &[usize]) {
         self.stats.sampled_tokens += sequences.len();
-        for (sequence, next) in sequences.into_iter().zip(choices) {
-            match self.push(sequence, next) {
+        for ((sequence, next), &row) in sequences.into_iter().zip(choices).zip(rows) {
+            match self.push(sequence, next, hidden, row) {
                 ControlFlow::Continue(sequence) => self.active.push(sequence),
                 ControlFlow::Break(ended) => self.ended.push(ended),
             }
         }
     }
 
-    /// Appends the next token to a sequence, which may end it.
-    fn push(&self, mut sequence: Sequence, next: Next) -> ControlFlow<Ended, Sequence> {
+    /// Appends the next token to a sequence, which may end it. It was decided from a row of `hidden` `[_, D]`.
+    fn push(
+        &self,
+        mut sequence: Sequence,
+        next: Next,
+        hidden: &Var,
+        row: usize,
+    ) -> ControlFlow<Ended, Sequence> {
         let answer = &mut sequence.answer;
         let id = answer.id;
-        let (choice, details) = match next {
-            Next::Token(choice, details) => (choice, details),
+        let most = self.context_tokens_max;
+        let pushed = match next {
+            Next::Token(choice, details) => answer.push(choice, details, Source::Policy, most),
+            Next::Put(choice) => answer.push(choice, None, Source::Patch, most),
+            Next::Latent(step) => {
+                let width = hidden.cols();
+                let read: &[f32] =
+                    if answer.reads_hidden() { &hidden.data()[row * width..][..width] } else { &[] };
+                answer.push_latent(step, read, most)
+            }
             Next::Stop => return ControlFlow::Break((id, Ok(answer.end(StopReason::Control, None)))),
             Next::Failed(error) => return ControlFlow::Break((id, Err(error))),
             Next::Probe(_) => {
@@ -365,7 +379,7 @@ impl Sampler {
                 return ControlFlow::Break((id, Err(EngineError::Control { request, position, problem })));
             }
         };
-        match answer.push(choice, details, self.context_tokens_max) {
+        match pushed {
             Ok(ControlFlow::Continue(())) => ControlFlow::Continue(sequence),
             Ok(ControlFlow::Break(generated)) => ControlFlow::Break((id, Ok(generated))),
             Err(error) => ControlFlow::Break((id, Err(error))),

@@ -175,6 +175,7 @@ impl<F: FnMut(&Turn) -> Message> Policy for Speaker<F> {
             policy_version: 0,
             temperature: 1.0,
             stop: StopReason::EndToken,
+            latents: Vec::new(),
         };
         turn.trace.push(node(turn.trace.head(), ids, Some(sampled))).unwrap();
         let result = Ok(TurnOutput {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use burnish_core::{Message, Node, NodeId, Piece, Role, Sampled, Source, ToolSpec, Trace};
+use burnish_core::{LATENT, Message, Node, NodeId, Piece, Role, Sampled, Source, ToolSpec, Trace};
 use serde_json::{Map, Value, json};
 
 use crate::generation::GenerationConfig;
@@ -108,6 +108,12 @@ impl Chat {
         self.generation_config
             .as_ref()
             .map_or_else(|| Ok(GenerationDefaults::default()), GenerationConfig::defaults)
+    }
+
+    /// Can the policy sample this id? The id of latent steps ([`LATENT`](burnish_core::LATENT)) marks a place and is
+    /// never sampled, and heads may have rows for ids that the tokenizer does not know.
+    pub fn can_be_sampled(&self, id: u32) -> bool {
+        self.tokenizer.id_exists(id) && self.tokenizer.token_id(LATENT) != Some(id)
     }
 
     /// Extends the trace to the point where the policy speaks next, and returns all ids that the policy reads there. If
@@ -258,7 +264,7 @@ impl Chat {
     ) -> Result<Message, ChatError> {
         let (said, end) = self.said_after(begun, &ids)?;
         let message = Message::assistant(text_of(begun) + &said);
-        push_sampled(trace, format!("{said}{end}"), ids, sampled)?;
+        push_sampled(trace, format!("{said}{end}"), ids, None, sampled)?;
         Ok(message)
     }
 
@@ -367,9 +373,10 @@ pub(crate) fn push_sampled(
     trace: &mut Trace,
     text: String,
     ids: Vec<u32>,
+    sources: Option<Vec<Source>>,
     sampled: Sampled,
 ) -> Result<(), ChatError> {
-    let sources = vec![Source::Policy; ids.len()];
+    let sources = sources.unwrap_or_else(|| vec![Source::Policy; ids.len()]);
     trace.push(Node { parent: trace.head(), text, ids, sources, sampled: Some(sampled) })?;
     Ok(())
 }

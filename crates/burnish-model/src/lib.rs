@@ -17,6 +17,7 @@ mod error;
 mod files;
 mod freeze;
 mod generation;
+mod latent;
 mod lora;
 mod mix;
 mod model;
@@ -37,6 +38,7 @@ pub use chat::Chat;
 pub use config::{Architecture, DeltaRuleConfig, Dtype, Head, LayerKind, ModelConfig, ModelShape, Rule};
 pub use error::{ChatError, ConfigError, ModelError};
 pub use generation::GenerationDefaults;
+pub use latent::{LatentGradient, PutInputs};
 pub use lora::{LoraConfig, Targets};
 pub use mix::{Mix, Packed};
 pub use model::{Loading, Model, Trains};
@@ -107,6 +109,6 @@ pub fn load_model_over(
         );
         return Err(ModelError::malformed(&chat_dir.join("tokenizer.json"), problem));
     }
-    model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
+    model.restrict_vocab(|id| chat.can_be_sampled(id));
     Ok((model, chat))
 }

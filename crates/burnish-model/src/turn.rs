@@ -1,6 +1,6 @@
 //! A turn in tokens: what the policy reads for it, and what is recorded of its answer.
 
-use burnish_core::{PolicyError, Sampled, StopReason, TokenLogprobs, Trace, Turn, TurnOutput};
+use burnish_core::{PolicyError, Sampled, Source, StopReason, TokenLogprobs, Trace, Turn, TurnOutput};
 
 use crate::{AnswerTo, Chat, ChatError, Recorded};
 
@@ -19,6 +19,11 @@ pub struct Generated {
     /// The text, if a stop string ended the answer: up to the stop string, or including it under
     /// [`Sampling::include_stop`](burnish_core::Sampling::include_stop). `None` if the text is that of the ids.
     pub text: Option<String>,
+    /// Whose each id is: [`Source::Policy`] where it was sampled, [`Source::Latent`] at latent steps, [`Source::Patch`]
+    /// where a limit ended them. `None`: all were sampled.
+    pub sources: Option<Vec<Source>>,
+    /// What the latent steps read ([`Sampled::latents`]).
+    pub latents: Vec<f32>,
     /// One entry per id if [`Sampling::logprobs`](burnish_core::Sampling::logprobs) asked for them; otherwise empty.
     pub details: Vec<TokenLogprobs>,
 }
@@ -56,10 +61,12 @@ impl Chat {
         generated: Generated,
         policy_version: u64,
     ) -> Result<TurnOutput, PolicyError> {
-        let Generated { ids, model_logprobs, sampled_logprobs, stop, text, details } = generated;
+        let Generated { ids, model_logprobs, sampled_logprobs, stop, text, sources, latents, details } =
+            generated;
         let sampling = &*turn.sampling;
         let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
-        let sampled = Sampled { model_logprobs, sampled_logprobs, policy_version, temperature, stop };
+        let sampled =
+            Sampled { model_logprobs, sampled_logprobs, policy_version, temperature, stop, latents };
         let failed = |error: ChatError| PolicyError::Failed(error.to_string());
         let content = match (text, ids.as_slice()) {
             (Some(text), _) => Some(text),
@@ -73,7 +80,7 @@ impl Chat {
             _ => None,
         };
         let to = AnswerTo { messages: &turn.messages, tools: &turn.tools, begun: &turn.prefix };
-        let recorded = self.record_answer(trace, ids, content, sampled, &to);
+        let recorded = self.record_answer(trace, (ids, sources), content, sampled, &to);
         let Recorded { message, malformed } = recorded.map_err(failed)?;
         Ok(TurnOutput { message, malformed, stop, logprobs: details })
     }

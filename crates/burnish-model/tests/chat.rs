@@ -39,6 +39,7 @@ fn sampled(ids: &[u32], stop: StopReason) -> Sampled {
         policy_version: 0,
         temperature: 1.0,
         stop,
+        latents: Vec::new(),
     }
 }
 

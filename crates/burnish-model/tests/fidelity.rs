@@ -134,6 +134,7 @@ fn play(chat: &Chat, kind: Kind) -> &'static str {
             policy_version: 0,
             temperature: 1.0,
             stop: StopReason::EndToken,
+            latents: Vec::new(),
         };
         let message = chat.record(&mut trace, &[], ids.clone(), record).unwrap();
         assert_eq!(trace.head_ids(), [prompt.clone(), ids.clone()].concat(), "turn {turn}");

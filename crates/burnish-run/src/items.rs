@@ -137,6 +137,7 @@ impl PlayedSample {
                 policy_version: 0,
                 temperature: 1.0,
                 stop,
+                latents: Vec::new(),
             };
             let (ids, sources) = (vec![0; tokens], vec![Source::Policy; tokens]);
             // A root of equal lengths is always accepted.
@@ -398,6 +399,7 @@ mod tests {
             policy_version: 3,
             temperature: 1.0,
             stop,
+            latents: Vec::new(),
         };
         let (ids, sources) = (vec![7; count], vec![Source::Policy; count]);
         trace.push(Node { parent: None, text: "said".into(), ids, sources, sampled: Some(sampled) }).unwrap();

@@ -219,7 +219,7 @@ impl LoadedPolicy {
             .and_then(|config| mask.map_or(Ok(config.clone()), |mask| config.masked(mask)))
             .map_err(|error| RunError::Refused(format!("policy.new makes no model: {error}")))?;
         let mut model = Model::init(config, Address::new(run_seed, Purpose::Init).seed());
-        model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
+        model.restrict_vocab(|id| chat.can_be_sampled(id));
         Ok(LoadedPolicy::of(model, chat))
     }
 

@@ -1,6 +1,6 @@
 //! Operations that are computed on the host, wherever the values of a tape are.
 //!
-//! Those of linear attention have no kernels for a GPU. A tape on one copies their operands to the host, computes them
+//! Those of linear attention and of latent steps have no kernels for a GPU. A tape on one copies their operands to the host, computes them
 //! there, forward and backward, and copies the results back, so that it gives what a tape on the host gives.
 
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use crate::{
     data::Data,
     ops::{
         columns::{self, Columns},
-        delta, log_decay, root_gate,
+        delta, log_decay,
+        put_rows::{self, PutRows},
+        root_gate,
         short_conv::{self, ConvWeight},
         sigmoid, unit_heads,
     },
@@ -20,6 +22,8 @@ use crate::{
 pub(crate) enum HostOp {
     /// Of `[x]`.
     Columns(Columns),
+    /// Of `[x, new]`.
+    PutRows(PutRows),
     /// Of `[x]`.
     Sigmoid,
     /// Of `[x, gate]`.
@@ -52,6 +56,7 @@ impl HostOp {
     pub(crate) fn params(&self) -> Vec<Param> {
         match self {
             HostOp::Columns(_)
+            | HostOp::PutRows(_)
             | HostOp::Sigmoid
             | HostOp::SigmoidGate
             | HostOp::RootGate
@@ -64,13 +69,14 @@ impl HostOp {
 
     /// Does the backward pass read the operands?
     pub(crate) fn reads_again(&self) -> bool {
-        !matches!(self, HostOp::Columns(_))
+        !matches!(self, HostOp::Columns(_) | HostOp::PutRows(_))
     }
 
     /// Its result, from its operands and its parameters. Remembers what the backward pass needs if `is_recording`.
     pub(crate) fn forward(&mut self, x: &[&[f32]], params: &[&[f32]], is_recording: bool) -> Buffer {
         match self {
             HostOp::Columns(columns) => columns::forward(x[0], *columns),
+            HostOp::PutRows(put) => put_rows::forward(x[0], x[1], put),
             HostOp::Sigmoid => sigmoid::forward(x[0]),
             HostOp::SigmoidGate => sigmoid::gate_forward(x[0], x[1]),
             HostOp::RootGate => root_gate::forward(x[0], x[1]),
@@ -98,6 +104,7 @@ impl HostOp {
     ) -> OperandGradients {
         match self {
             HostOp::Columns(columns) => vec![columns::backward(d, *columns)],
+            HostOp::PutRows(put) => put_rows::backward(d, put).into(),
             HostOp::Sigmoid => vec![sigmoid::backward(x[0], d)],
             HostOp::SigmoidGate => sigmoid::gate_backward(x[0], x[1], d).into(),
             HostOp::RootGate => root_gate::backward(x[0], x[1], d).into(),

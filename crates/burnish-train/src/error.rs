@@ -26,6 +26,26 @@ pub enum TrainError {
         /// Whether it is noised.
         is_noised: bool,
     },
+    /// What a sample's latent steps read is no hidden state of the model.
+    #[error(
+        "sample {sample}: its latent steps read {width} numbers each, but the model's hidden states have {hidden_size}"
+    )]
+    LatentWidth {
+        /// Index of the sample in the minibatch.
+        sample: usize,
+        /// Numbers that a step reads.
+        width: usize,
+        /// Width of the model.
+        hidden_size: usize,
+    },
+    /// Some samples have latent steps whose inputs are known, and others have steps whose inputs are computed.
+    #[error(
+        "sample {sample}: its latent steps are recorded and those of others computed, or the other way round"
+    )]
+    LatentKinds {
+        /// Index of the first sample that differs.
+        sample: usize,
+    },
     /// A token is not in the model's vocabulary.
     #[error("sample {sample}: token {token} has id {id}, which is not in the model's vocabulary")]
     UnknownToken {

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burnish_core::rng;
-use burnish_model::{Model, Packed};
+use burnish_model::Model;
 use burnish_rl::kl::KlEstimator;
 use burnish_rl::{BatchConstant, Evaluation, Objective, Totals};
 use burnish_tensor::{GradientsMut, HostReadback, Tape, TokenScores, Var, Visibility, Vocab, in_pool};
 
 use crate::columns::{Columns, MetricSums, from_sampling, groups, widen};
 use crate::head_rows::{Divergence, HeadRows};
-use crate::{MicroBatch, Sample, TrainError, pack, pack_groups, target};
+use crate::{MicroBatch, Sample, TrainError, latents, pack, pack_groups, target};
 
 /// What a pass over some samples gives in addition to the gradient.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -52,7 +52,7 @@ pub struct PassConfig {
     /// The most rows of one micro-batch. It bounds memory and never changes what is learned.
     pub tokens_max: usize,
     /// Keep only the hidden states between layers for the backward pass, which then computes each layer again: a third
-    /// more time, a fraction of the memory, and the same gradient.
+    /// more time, a fraction of the memory, and the same gradient. A micro-batch with latent steps keeps everything.
     pub checkpointing: bool,
     /// Seed of the adapters' dropout; `None` leaves it off. What is dropped at a token depends on the seed and on the
     /// tokens read so far, so neither micro-batches nor shared prefixes change it.
@@ -157,12 +157,7 @@ fn accumulate_checked(
         if let Some(seed) = config.dropout {
             tape = tape.with_dropout(row_keys(&batch, seed));
         }
-        let mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
-        let hidden = if config.checkpointing {
-            model.forward_checkpointed(&mut tape, &batch.ids, &batch.positions, &mixer)
-        } else {
-            model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer.clone())
-        };
+        let hidden = batch.forward(&mut tape, model, config.checkpointing);
         let scores = score_rows(&mut tape, model, &batch, &hidden)?;
         let parts = batch.parts(samples);
         let columns = Columns::of(&parts, widen(scores.numbers()), scores.entropies(), needs.behavior);
@@ -214,8 +209,7 @@ pub(crate) fn batch_constants_of(
     let (mut sequences, mut all_groups) = (Vec::new(), Vec::new());
     for batch in batches {
         let mut tape = Tape::inference(&model.params);
-        let mut mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
-        let hidden = model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer);
+        let hidden = batch.forward(&mut tape, model, false);
         let scores = score_rows(&mut tape, model, batch, &hidden)?;
         let (tokens, count) = (whole.policy.len(), sequences.len());
         sequences.extend(batch.sequences.iter().map(|range| range.start + tokens..range.end + tokens));
@@ -248,7 +242,7 @@ pub(crate) fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError
             return Err(TrainError::UnknownToken { sample: index, token, id });
         }
     }
-    Ok(())
+    latents::check(samples, model.config.hidden_size)
 }
 
 /// What the head computes for each scored token.

@@ -1,9 +1,8 @@
 //! The value of an objective on samples that nothing is learned from.
 
 use std::borrow::Borrow;
-use std::sync::Arc;
 
-use burnish_model::{Model, Packed};
+use burnish_model::Model;
 use burnish_rl::{Objective, Totals};
 use burnish_tensor::{Tape, in_pool};
 
@@ -49,8 +48,7 @@ fn measure_checked(
     };
     for batch in batches {
         let mut tape = Tape::inference(&model.params);
-        let mut mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
-        let hidden = model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer);
+        let hidden = batch.forward(&mut tape, model, false);
         let scores = score_rows(&mut tape, model, &batch, &hidden)?;
         let parts = batch.parts(samples);
         let columns = Columns::of(&parts, widen(scores.numbers()), scores.entropies(), needs.behavior);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use burnish_tensor::{Layout, Segment, Visibility};
 
-use crate::Sample;
 use crate::columns::groups;
+use crate::{LatentRows, Latents, Sample};
 
 /// The fewest tokens for which a segment is cut in two so that its beginning can be shared. With fewer, the work per
 /// segment outweighs the saved rows.
@@ -27,6 +27,8 @@ pub struct MicroBatch {
     pub positions: Arc<[u32]>,
     /// Which rows see each other.
     pub layout: Arc<Layout>,
+    /// Which rows are latent steps.
+    pub latents: LatentRows,
     /// For each scored token, the row that predicts it, `[S]`.
     pub rows: Vec<u32>,
     /// The scored tokens, `[S]`.
@@ -88,6 +90,14 @@ fn common_prefix(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
+/// What the model reads of a sample and may share with its neighbours: nothing from its first latent step on, because
+/// what that reads is no token.
+fn shareable(sample: &Sample) -> &[u32] {
+    let inputs = sample.inputs();
+    let end = sample.latents.as_ref().and_then(Latents::first).unwrap_or(inputs.len());
+    &inputs[..end.min(inputs.len())]
+}
+
 /// A micro-batch being filled.
 #[derive(Default)]
 struct Forest<'a> {
@@ -98,6 +108,9 @@ struct Forest<'a> {
     /// Segments of the latest sample, root first; `inputs` is what it read.
     path: Vec<usize>,
     inputs: &'a [u32],
+    /// What the next sample may share of that.
+    shareable: &'a [u32],
+    latents: LatentRows,
     rows: Vec<u32>,
     targets: Vec<u32>,
     temperatures: Vec<f32>,
@@ -124,13 +137,13 @@ impl<'a> Forest<'a> {
             let shared = match before {
                 None => self.shared(sample).tokens,
                 Some(_) if sample.noised.is_some() => 0,
-                Some(before) => match common_prefix(before, inputs) {
+                Some(before) => match common_prefix(before, shareable(sample)) {
                     common if common >= SHARED_TOKENS_MIN => common,
                     _ => 0,
                 },
             };
             rows += inputs.len() - shared;
-            before = Some(inputs);
+            before = Some(shareable(sample));
         }
         rows
     }
@@ -141,7 +154,7 @@ impl<'a> Forest<'a> {
         if sample.noised.is_some() {
             return shared;
         }
-        let common = common_prefix(self.inputs, sample.inputs());
+        let common = common_prefix(self.shareable, shareable(sample));
         for &segment in &self.path {
             let len = self.segments[segment].len;
             let rest = common - shared.tokens;
@@ -158,7 +171,7 @@ impl<'a> Forest<'a> {
     }
 
     fn add(&mut self, index: usize, sample: &'a Sample, shared: Shared) {
-        self.inputs = sample.inputs();
+        (self.inputs, self.shareable) = (sample.inputs(), shareable(sample));
         self.path.truncate(shared.segments);
         if let (Some(len), Some(&last)) = (shared.cut, self.path.last()) {
             self.cut(last, len);
@@ -166,6 +179,9 @@ impl<'a> Forest<'a> {
         let visibility = if sample.noised.is_some() { Visibility::Bidirectional } else { Visibility::Causal };
         self.grow(shared.tokens, visibility);
         let row_of: Vec<usize> = self.path.iter().flat_map(|&at| self.segments[at].rows()).collect();
+        if let Some(latents) = &sample.latents {
+            self.latents.extend(latents, &row_of);
+        }
         let begin = self.rows.len();
         for token in sample.scored() {
             let predicting = if sample.noised.is_some() { token } else { token - 1 };
@@ -176,7 +192,7 @@ impl<'a> Forest<'a> {
         self.sequences.push(begin..self.rows.len());
         self.samples.push(index);
         if sample.noised.is_some() {
-            (self.inputs, self.path) = (&[], Vec::new());
+            (self.inputs, self.shareable, self.path) = (&[], &[], Vec::new());
         }
     }
 
@@ -210,6 +226,7 @@ impl<'a> Forest<'a> {
             ids: self.ids,
             positions: self.positions.into(),
             layout: Arc::new(layout(&self.segments)),
+            latents: self.latents,
             rows: self.rows,
             targets: self.targets,
             temperatures: self.temperatures,

@@ -3,6 +3,7 @@
 use burnish_core::rng::Stream;
 use burnish_core::{Branch, Source};
 
+use crate::latents::{LatentInputs, Latents};
 use crate::target::Target;
 
 /// One branch of a trace, ready to be learned from. All vectors have one entry per token.
@@ -17,6 +18,8 @@ pub struct Sample {
     /// of the others. Each scored token is predicted at its own place. `None`: the model reads `ids` from left to right,
     /// and each scored token is predicted by the tokens before it.
     pub noised: Option<Vec<u32>>,
+    /// Its latent steps, if it has any.
+    pub latents: Option<Latents>,
     /// Does the token count in the loss? From left to right never the first one: nothing comes before it that could
     /// predict it.
     pub loss_mask: Vec<bool>,
@@ -149,6 +152,9 @@ impl Sample {
         if let Some(noised) = &mut self.noised {
             noised.truncate(tokens);
         }
+        if let Some(latents) = &mut self.latents {
+            latents.truncate(tokens);
+        }
         (self.reference, self.teacher, self.target, self.proximal) = (None, None, None, Proximal::Sampling);
     }
 
@@ -159,6 +165,7 @@ impl Sample {
         Sample {
             ids: branch.ids.clone(),
             noised: None,
+            latents: recorded(branch),
             loss_mask,
             model_logprobs: branch.model_logprobs.clone(),
             sampled_logprobs: branch.sampled_logprobs.clone(),
@@ -230,6 +237,12 @@ impl Sample {
         if self.noised.is_none() && self.loss_mask.first() == Some(&true) {
             return Err(SampleError::FirstTokenScored);
         }
+        if let Some(latents) = &self.latents {
+            if self.noised.is_some() {
+                return Err(SampleError::Latents { problem: "a noised sample is read all at once" });
+            }
+            latents.check(&self.loss_mask)?;
+        }
         if let Some(target) = &self.target {
             target.check(self.scored_tokens())?;
         }
@@ -264,6 +277,13 @@ impl Sample {
     }
 }
 
+/// The latent steps of a branch, with what they read when it was sampled.
+fn recorded(branch: &Branch) -> Option<Latents> {
+    let at: Vec<usize> = branch.latents.iter().map(|step| step.at).collect();
+    let inputs = branch.latents.iter().flat_map(|step| &step.input).copied().collect();
+    (!at.is_empty()).then_some(Latents { at, inputs: LatentInputs::Recorded(inputs) })
+}
+
 /// The streams of a sample do not fit together.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SampleError {
@@ -294,6 +314,22 @@ pub enum SampleError {
     /// The first token is marked to be scored.
     #[error("loss_mask is set at the first token, which nothing predicts")]
     FirstTokenScored,
+    /// A latent step is where none can be.
+    #[error(
+        "token {token} of {tokens} is a latent step, which is neither the first one, nor scored, nor beyond the end"
+    )]
+    LatentToken {
+        /// Index of the token.
+        token: usize,
+        /// Number of tokens.
+        tokens: usize,
+    },
+    /// The latent steps make no sense.
+    #[error("latent steps: {problem}")]
+    Latents {
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// A number is out of range at a scored token.
     #[error("{stream} is {value} at token {token}, but must be {range}")]
     Value {
@@ -323,6 +359,7 @@ mod tests {
             temperatures: vec![0.5, 1.0, 1.0, 0.5],
             turns: vec![0..1, 3..4],
             is_truncated: false,
+            latents: Vec::new(),
         }
     }
 

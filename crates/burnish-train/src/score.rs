@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use burnish_model::{Model, Packed};
+use burnish_model::Model;
 use burnish_tensor::{DeviceError, HostReadback, Tape, Var, Vocab};
 
 use crate::gradient::{check, score_rows_over};
@@ -53,7 +53,7 @@ pub fn score_base<S: Borrow<Sample>>(
 
 fn score_on<'m, S: Borrow<Sample>>(
     tape: &dyn Fn() -> Tape<'m>,
-    model: &Model,
+    model: &'m Model,
     samples: &[S],
     tokens_max: usize,
     vocab: &Arc<Vocab>,
@@ -63,7 +63,7 @@ fn score_on<'m, S: Borrow<Sample>>(
     let mut logprobs: Vec<Vec<f32>> = samples.iter().map(|sample| vec![0.0; sample.ids.len()]).collect();
     for batch in pack(&samples, tokens_max) {
         let mut tape = tape();
-        let hidden = hidden_states(&mut tape, model, &batch);
+        let hidden = batch.forward(&mut tape, model, false);
         let scores = score_rows_over(&mut tape, model, &batch, &hidden, vocab)?;
         for (&index, range) in batch.samples.iter().zip(&batch.sequences) {
             for (token, at) in samples[index].scored().zip(range.clone()) {
@@ -72,11 +72,6 @@ fn score_on<'m, S: Borrow<Sample>>(
         }
     }
     Ok(logprobs)
-}
-
-fn hidden_states(tape: &mut Tape<'_>, model: &Model, batch: &MicroBatch) -> Var {
-    let mut mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
-    model.forward(tape, &batch.ids, &batch.positions, &mut mixer)
 }
 
 /// The `top` likeliest tokens at each scored position of each sample under `model` (all tokens of a smaller
@@ -184,7 +179,7 @@ fn read_rows<S: Borrow<Sample>, T, R>(
     let mut targets: Vec<T> = samples.iter().map(|_| empty()).collect();
     for batch in pack(&samples, tokens_max) {
         let mut tape = Tape::inference(&model.params);
-        let hidden = hidden_states(&mut tape, model, &batch);
+        let hidden = batch.forward(&mut tape, model, false);
         let hidden = tape.gather(&hidden, &batch.rows);
         let found = read(&tape, &batch, &hidden)?;
         model.params.device().check()?;

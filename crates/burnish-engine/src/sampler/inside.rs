@@ -1,13 +1,53 @@
-//! What controls see of the inside of the model.
+//! What controls see of the inside of the model, and what latent steps put there.
 
 use std::sync::Arc;
 
-use burnish_model::{Marked, Tap};
+use burnish_model::{Marked, PutInputs, Tap};
 use burnish_tensor::{Tape, Var};
 
 use super::{Sampler, Sequence};
 use crate::EngineError;
 use crate::control::Control;
+
+/// What is done inside the model in a step.
+pub(super) struct Taps {
+    /// What latent steps read in place of embeddings.
+    put: PutInputs,
+    pub(super) look: Option<Look>,
+}
+
+impl Taps {
+    /// For sequences that read `lens` tokens each.
+    pub(super) fn of(sequences: &[Sequence], lens: &[usize]) -> Self {
+        let mut put = PutInputs::default();
+        let mut start = 0;
+        for (Sequence { answer, cache }, &len) in sequences.iter().zip(lens) {
+            answer.latent_inputs(cache.answer_rows(), start, &mut put);
+            start += len;
+        }
+        Taps { put, look: Look::of(sequences, lens) }
+    }
+}
+
+impl Tap for Taps {
+    fn hidden(&mut self, tape: &mut Tape<'_>, layer: usize, hidden: Var) -> Var {
+        let hidden = self.put.hidden(tape, layer, hidden);
+        match &mut self.look {
+            Some(look) => look.hidden(tape, layer, hidden),
+            None => hidden,
+        }
+    }
+
+    fn marked(&self) -> &[Marked] {
+        self.look.as_ref().map_or(&[], Look::marked)
+    }
+
+    fn attention(&mut self, tape: &mut Tape<'_>, layer: usize, set: usize, share: Var) {
+        if let Some(look) = &mut self.look {
+            look.attention(tape, layer, set, share);
+        }
+    }
+}
 
 /// A tap for the sequences of a step whose controls look inside.
 pub(super) struct Look {
@@ -96,6 +136,30 @@ impl Sampler {
         for (&sequence, logits) in shown.iter().zip(logits.data().chunks_exact(logits.cols())) {
             sequences[sequence].answer.show_logits(logits.to_vec());
         }
+    }
+
+    /// Checks that an answer can go on in latent steps, if its controls decide on some.
+    pub(super) fn check_latent(
+        &self,
+        request: usize,
+        prompt: &[u32],
+        controls: &[Box<dyn Control>],
+    ) -> Result<(), EngineError> {
+        let Some((step, rule)) = controls.iter().find_map(|control| control.latent()) else { return Ok(()) };
+        let is_beside = |control: &dyn Control| control.marked().is_some() || control.probe_tokens_max() > 0;
+        let problem = if controls.iter().filter(|control| control.latent().is_some()).count() > 1 {
+            "two of its controls decide on latent steps; one can"
+        } else if controls.iter().any(|control| is_beside(&**control)) {
+            "beside latent steps, no other control can look inside the model or ask probes"
+        } else if rule.is_recurrent() && !self.model.params.device().is_cpu() {
+            "a model on a GPU has no latent steps (`latent`); sample on the CPU"
+        } else if rule.is_recurrent() && prompt.contains(&step) {
+            "its prompt has latent steps of an earlier answer, whose hidden states are gone; `latent` is for \
+             conversations with one answer"
+        } else {
+            return Ok(());
+        };
+        Err(EngineError::Control { request, position: 0, problem: problem.into() })
     }
 
     /// Checks that the controls of a request can look inside, if they do.

@@ -60,13 +60,15 @@ impl Sampler {
     fn steps_of(&self, sequences: Vec<Sequence>, chooser: &mut Chooser) -> Round {
         let mut round = Round { sequences, ..Round::default() };
         while round.steps < self.steps_ahead && !round.sequences.is_empty() {
-            let logits = self.forward(&mut round.sequences, Workers::One);
+            let (hidden, logits) = self.forward(&mut round.sequences, Workers::One);
             round.steps += 1;
             round.sampled_tokens += round.sequences.len();
             let rows = logits.data().chunks_exact(logits.cols());
-            for (mut sequence, logits) in std::mem::take(&mut round.sequences).into_iter().zip(rows) {
+            for (row, (mut sequence, logits)) in
+                std::mem::take(&mut round.sequences).into_iter().zip(rows).enumerate()
+            {
                 let next = sequence.answer.next(logits, self.model.vocab(), chooser);
-                match self.push(sequence, next) {
+                match self.push(sequence, next, &hidden, row) {
                     ControlFlow::Continue(sequence) => round.sequences.push(sequence),
                     ControlFlow::Break(ended) => round.ended.push(ended),
                 }

@@ -13,6 +13,7 @@ mod generate;
 mod greedy;
 mod hybrid;
 mod inside;
+mod latent;
 mod logprobs;
 mod memory;
 mod open;

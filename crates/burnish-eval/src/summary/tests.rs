@@ -60,6 +60,7 @@ pub(crate) fn sampled_trace(tokens: usize, stop: StopReason) -> Trace {
         policy_version: 0,
         temperature: 1.0,
         stop,
+        latents: Vec::new(),
     };
     let answer = Node {
         parent,

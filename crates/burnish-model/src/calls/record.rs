@@ -1,7 +1,7 @@
 //! Records an answer with calls: the sampled tokens are kept, and the conversation shows the answer as the template
 //! writes it.
 
-use burnish_core::{Message, Piece, Role, Sampled, ToolCall, ToolSpec, Trace};
+use burnish_core::{Message, Piece, Role, Sampled, Source, ToolCall, ToolSpec, Trace};
 
 use super::CallFormat;
 use super::detect::ends_in_thoughts;
@@ -30,7 +30,8 @@ pub struct Recorded {
 
 impl Chat {
     /// Appends what the policy sampled at the trace's head, as [`Chat::record`] does, and reads the calls in it if
-    /// there are tools and the template has a format for calls. If an answer says less than its ids, `content` is its
+    /// there are tools and the template has a format for calls. `sources` says whose each id is; all are the policy's
+    /// where it is `None`. If an answer says less than its ids, `content` is its
     /// text: that of the ids before what made it stop (a stop string, or a token that ended it and is not an end token
     /// of the template). The policy still reads all that it sampled, and the template ends the answer after that.
     ///
@@ -44,7 +45,7 @@ impl Chat {
     pub fn record_answer(
         &self,
         trace: &mut Trace,
-        ids: Vec<u32>,
+        (ids, sources): (Vec<u32>, Option<Vec<Source>>),
         content: Option<String>,
         sampled: Sampled,
         asked: &AnswerTo<'_>,
@@ -59,7 +60,7 @@ impl Chat {
             Some(format) => self.read_answer(trace, format, whole, &said, asked),
             None => (Recorded { message: Message::assistant(whole), malformed: Vec::new() }, said),
         };
-        push_sampled(trace, format!("{text}{end}"), ids, sampled)?;
+        push_sampled(trace, format!("{text}{end}"), ids, sources, sampled)?;
         Ok(recorded)
     }
 

@@ -59,6 +59,7 @@ fn sampled(ids: &[u32], stop: StopReason) -> Sampled {
         policy_version: 0,
         temperature: 1.0,
         stop,
+        latents: Vec::new(),
     }
 }
 
@@ -68,7 +69,7 @@ fn answer(chat: &Chat, trace: &mut Trace, text: &str, messages: &[Message]) -> (
     let ids = chat.tokenizer.encode(text).unwrap();
     let asked = AnswerTo { messages, tools: &tools, begun: &[] };
     let stop = sampled(&ids, StopReason::EndToken);
-    let recorded = chat.record_answer(trace, ids.clone(), None, stop, &asked).unwrap();
+    let recorded = chat.record_answer(trace, (ids.clone(), None), None, stop, &asked).unwrap();
     (ids, recorded)
 }
 
@@ -166,7 +167,8 @@ fn an_answer_that_goes_on_from_a_prefix_is_read_whole() {
     let tools = tools();
     let asked = AnswerTo { messages: &question, tools: &tools, begun: &begun };
     let stop = sampled(&ids, StopReason::EndToken);
-    let Recorded { message, .. } = chat.record_answer(&mut trace, ids.clone(), None, stop, &asked).unwrap();
+    let Recorded { message, .. } =
+        chat.record_answer(&mut trace, (ids.clone(), None), None, stop, &asked).unwrap();
     assert_eq!((message.content.as_str(), message.tool_calls.len()), ("Well.", 1));
     let messages = [question[0].clone(), message.clone(), results(&message)[0].clone()];
     let next = chat.extend(&mut trace, &messages, &tools).unwrap();
@@ -186,7 +188,7 @@ fn without_tools_nothing_is_read() {
     let stop = || sampled(&ids, StopReason::EndToken);
     let message = chat.record(&mut traces[0], &[], ids.clone(), stop()).unwrap();
     let asked = AnswerTo { messages: &question, tools: &[], begun: &[] };
-    let recorded = chat.record_answer(&mut traces[1], ids.clone(), None, stop(), &asked).unwrap();
+    let recorded = chat.record_answer(&mut traces[1], (ids.clone(), None), None, stop(), &asked).unwrap();
     assert_eq!((recorded.message, recorded.malformed.len()), (message, 0));
     assert_eq!(traces[0], traces[1]);
 }

@@ -87,7 +87,16 @@ impl TokenPolicy {
         };
         // Without penalties and filters, a token is drawn from the model's own distribution; greedy ones are not drawn.
         let sampled_logprobs = (sampling.temperature == 0.0).then(|| vec![0.0; ids.len()]);
-        Ok(Generated { ids, model_logprobs: logprobs, sampled_logprobs, stop, text, details: Vec::new() })
+        Ok(Generated {
+            ids,
+            model_logprobs: logprobs,
+            sampled_logprobs,
+            stop,
+            text,
+            sources: None,
+            latents: Vec::new(),
+            details: Vec::new(),
+        })
     }
 }
 

@@ -46,6 +46,7 @@ mod tests {
                 policy_version: 0,
                 temperature: 1.0,
                 stop: StopReason::EndToken,
+                latents: Vec::new(),
             };
             let node = Node {
                 parent: trace.head(),

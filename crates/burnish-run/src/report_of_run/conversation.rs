@@ -74,6 +74,7 @@ fn speaker(source: Source) -> Option<&'static str> {
         Source::Hint => "hint",
         Source::Teacher => "teacher",
         Source::Patch => "put in its place",
-        Source::Policy => "policy",
+        // The text has `<latent>` for each step.
+        Source::Policy | Source::Latent => "policy",
     })
 }

@@ -6,7 +6,7 @@ use serde::de::{Deserialize, IntoDeserializer};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Every source; its index is its number in the journal.
-const SOURCES: [Source; 10] = [
+const SOURCES: [Source; 11] = [
     Source::Scaffold,
     Source::System,
     Source::User,
@@ -17,6 +17,7 @@ const SOURCES: [Source; 10] = [
     Source::Teacher,
     Source::Patch,
     Source::Policy,
+    Source::Latent,
 ];
 
 pub(super) fn json(value: &impl Serialize) -> Result<String, String> {
@@ -99,7 +100,8 @@ mod tests {
         // A new source fails to compile here: add it to SOURCES.
         match Source::Policy {
             Source::Scaffold | Source::System | Source::User | Source::Tool | Source::History => {}
-            Source::Demonstration | Source::Hint | Source::Teacher | Source::Patch | Source::Policy => {}
+            Source::Demonstration | Source::Hint | Source::Teacher | Source::Patch => {}
+            Source::Policy | Source::Latent => {}
         }
     }
 
@@ -118,7 +120,7 @@ mod tests {
         assert_eq!(u32_from_blob(&[1, 0, 0, 0]), Ok(vec![1]));
         assert!(u32_from_blob(&[1, 0, 0]).is_err());
         assert_eq!(f32_from_blob(&f32_blob(&[-0.5, f32::MIN_POSITIVE])), Ok(vec![-0.5, f32::MIN_POSITIVE]));
-        assert!(sources_from_blob(&[9, 10]).is_err());
+        assert!(sources_from_blob(&[10, 11]).is_err());
         for (logprobs, bytes) in [(vec![0.0; 3], 0), (vec![0.0, -0.0], 8), (vec![-0.5], 4), (vec![], 0)] {
             let blob = sampled_blob(&logprobs);
             assert_eq!(blob.len(), bytes);

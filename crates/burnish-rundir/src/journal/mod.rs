@@ -5,17 +5,17 @@
 //! episodes  id, step, kind, task, task_index, rollout, ending, answers, success, reward, advantage, verdict, traces,
 //!           record                                                            JSON: verdict, record
 //! nodes     episode, trace, node, parent, text, ids, sources, logprobs, policy_version, temperature, stop,
-//!           sampled_logprobs
+//!           sampled_logprobs, latents
 //! updates   step, minibatch, metrics
 //! ```
 //!
 //! A token stream is a blob with one entry per token, little-endian: `ids` as u32, `sources` as the u8 of
 //! [`burnish_core::Source`], `logprobs` (the model's) and `sampled_logprobs` as f32. `sampled_logprobs` is null if it
-//! equals `logprobs`, and empty if it is all 0, as in a greedy answer. What is read back equals what was recorded,
-//! bit for bit.
+//! equals `logprobs`, and empty if it is all 0, as in a greedy answer. `latents` has the hidden states that latent steps
+//! read, as f32, a row for each; null without any. What is read back equals what was recorded, bit for bit.
 //!
 //! # Versions
-//! Version 1 had no `sampled_logprobs`, version 2 no `record`. Such a journal is read as if these were all null. When
+//! Version 1 had no `sampled_logprobs`, version 2 no `record`, version 3 no `latents`. Such a journal is read as if these were all null. When
 //! it is opened for writing, it gets the columns and becomes a journal of this version, which an older burnish
 //! refuses.
 //!

@@ -186,7 +186,7 @@ fn read_episode(
 fn read_traces(db: &Connection, episode: i64, count: usize) -> Result<Vec<Trace>, JournalProblem> {
     let mut statement = db.prepare_cached(
         "SELECT trace, node, parent, text, ids, sources, logprobs, policy_version, temperature, stop,
-                sampled_logprobs
+                sampled_logprobs, latents
          FROM nodes WHERE episode = ?1 ORDER BY trace, node",
     )?;
     let mut rows = statement.query([episode])?;
@@ -223,12 +223,15 @@ fn read_sampled(what: &str, row: &Row<'_>, logprobs: &[u8]) -> Result<Sampled, J
     let sampled_logprobs: Option<Vec<u8>> = row.get("sampled_logprobs")?;
     let sampled_logprobs =
         sampled_logprobs.map(|blob| codec::sampled_from_blob(&blob, model_logprobs.len())).transpose();
+    let latents: Option<Vec<u8>> = row.get("latents")?;
+    let latents = latents.map(|blob| codec::f32_from_blob(&blob)).transpose();
     Ok(Sampled {
         model_logprobs,
         sampled_logprobs: value(what, sampled_logprobs)?,
         policy_version: row.get("policy_version")?,
         temperature: row.get("temperature")?,
         stop: value(what, codec::from_name(&stop))?,
+        latents: value(what, latents)?.unwrap_or_default(),
     })
 }
 

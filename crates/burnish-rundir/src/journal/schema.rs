@@ -6,7 +6,7 @@ use super::JournalProblem;
 
 /// Version of the tables. Increase it with every change to [`TABLES`] or to what is stored in them, and let
 /// [`upgrade`] and [`adapt`] handle journals of the version before.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 /// The table that marks a file as a journal is `burnish_journal`.
 const TABLES: &str = "
@@ -53,7 +53,8 @@ CREATE TABLE nodes (
     policy_version INTEGER,
     temperature REAL,
     stop TEXT,
-    sampled_logprobs BLOB
+    sampled_logprobs BLOB,
+    latents BLOB
 );
 CREATE UNIQUE INDEX nodes_of_episode ON nodes (episode, trace, node);
 
@@ -94,6 +95,9 @@ pub(super) fn upgrade(db: &Connection) -> Result<(), JournalProblem> {
     if found < 3 {
         transaction.execute("ALTER TABLE episodes ADD COLUMN record TEXT", [])?;
     }
+    if found < 4 {
+        transaction.execute("ALTER TABLE nodes ADD COLUMN latents BLOB", [])?;
+    }
     transaction.execute("UPDATE burnish_journal SET version = ?1", [VERSION])?;
     transaction.commit()?;
     Ok(())
@@ -104,9 +108,13 @@ pub(super) fn upgrade(db: &Connection) -> Result<(), JournalProblem> {
 pub(super) fn adapt(db: &Connection) -> Result<(), JournalProblem> {
     let found = version(db)?;
     // Views that only this connection sees; it finds them before the tables.
-    let lacking = [(2, "nodes", "sampled_logprobs"), (3, "episodes", "record")];
-    for (_, table, column) in lacking.into_iter().filter(|(since, ..)| found < *since) {
-        db.execute(&format!("CREATE TEMP VIEW {table} AS SELECT *, NULL AS {column} FROM main.{table}"), [])?;
+    let lacking = [(2, "nodes", "sampled_logprobs"), (3, "episodes", "record"), (4, "nodes", "latents")];
+    for of in ["nodes", "episodes"] {
+        let own = lacking.into_iter().filter(|(since, table, _)| found < *since && *table == of);
+        let columns: String = own.map(|(.., column)| format!(", NULL AS {column}")).collect();
+        if !columns.is_empty() {
+            db.execute(&format!("CREATE TEMP VIEW {of} AS SELECT *{columns} FROM main.{of}"), [])?;
+        }
     }
     Ok(())
 }

@@ -53,6 +53,7 @@ fn sampled(logprobs: &[f32], stop: StopReason) -> Sampled {
         policy_version: 3,
         temperature: 0.7,
         stop,
+        latents: Vec::new(),
     }
 }
 
@@ -353,7 +354,7 @@ fn of_the_first_version(episode: &Episode) -> Episode {
 fn first_version() -> (tempfile::TempDir, PathBuf, Journal) {
     let (dir, path, mut journal) = new_journal();
     record(&mut journal, 1, EpisodeKind::Train, "a").unwrap();
-    let before = "ALTER TABLE nodes DROP COLUMN sampled_logprobs; ALTER TABLE episodes DROP COLUMN record;
+    let before = "ALTER TABLE nodes DROP COLUMN sampled_logprobs; ALTER TABLE nodes DROP COLUMN latents; ALTER TABLE episodes DROP COLUMN record;
                   UPDATE burnish_journal SET version = 1;";
     journal.db.execute_batch(before).unwrap();
     (dir, path, journal)
@@ -492,7 +493,14 @@ fn any_node(index: usize) -> impl Strategy<Value = Node> {
         let sampled_logprobs =
             drawn.map(|share| model_logprobs.iter().map(|logprob| 0.0 - share * logprob.abs()).collect());
         let tokens: Vec<_> = tokens.iter().map(|(id, _)| (*id, Source::Policy)).collect();
-        let sampled = Sampled { model_logprobs, sampled_logprobs, policy_version, temperature, stop };
+        let sampled = Sampled {
+            model_logprobs,
+            sampled_logprobs,
+            policy_version,
+            temperature,
+            stop,
+            latents: Vec::new(),
+        };
         (tokens, Some(sampled))
     });
     (parent, "\\PC{0,6}", prop_oneof![context, answer])

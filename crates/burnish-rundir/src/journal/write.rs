@@ -201,9 +201,9 @@ fn insert_node(db: &Connection, place: (i64, usize, usize), node: &Node) -> Resu
     let stop = sampled.map(|sampled| codec::name(&sampled.stop)).transpose();
     db.prepare_cached(
         "INSERT INTO nodes (episode, trace, node, parent, text, ids, sources, logprobs, policy_version,
-                            temperature, stop, sampled_logprobs)
+                            temperature, stop, sampled_logprobs, latents)
          VALUES (:episode, :trace, :node, :parent, :text, :ids, :sources, :logprobs, :policy_version,
-                 :temperature, :stop, :sampled_logprobs)",
+                 :temperature, :stop, :sampled_logprobs, :latents)",
     )?
     .execute(named_params! {
         ":episode": place.0,
@@ -219,6 +219,7 @@ fn insert_node(db: &Connection, place: (i64, usize, usize), node: &Node) -> Resu
         ":stop": value(&what, stop)?,
         ":sampled_logprobs":
             sampled.and_then(|sampled| sampled.sampled_logprobs.as_deref()).map(codec::sampled_blob),
+        ":latents": sampled.filter(|sampled| !sampled.latents.is_empty()).map(|sampled| codec::f32_blob(&sampled.latents)),
     })?;
     Ok(())
 }

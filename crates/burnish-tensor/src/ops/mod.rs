@@ -14,6 +14,7 @@ pub(crate) mod linear;
 pub(crate) mod log_decay;
 pub(crate) mod low_rank;
 pub(crate) mod norm;
+pub(crate) mod put_rows;
 pub(crate) mod root_gate;
 pub(crate) mod rope;
 pub(crate) mod scores;

@@ -1,4 +1,4 @@
-//! The operations of linear attention. On a GPU they are computed on the host (`host_op.rs`).
+//! The operations of linear attention and of latent steps. On a GPU they are computed on the host (`host_op.rs`).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{
     backward::Op,
     data::dispatch,
     host_op::{HostOp, Operand},
-    ops::{columns::Columns, delta::States},
+    ops::{columns::Columns, delta::States, put_rows::PutRows},
 };
 
 impl Tape<'_> {
@@ -23,6 +23,18 @@ impl Tape<'_> {
             x.cols
         );
         self.on_host(HostOp::Columns(Columns { period, start, width }), &[x], x.cols / period * width)
+    }
+
+    /// `x` with row `rows[i]` replaced by row `i` of `new`; no row twice.
+    pub fn put_rows(&mut self, x: &Var, new: &Var, rows: &[u32]) -> Var {
+        assert_eq!((new.rows, new.cols), (rows.len(), x.cols), "one new row for each that is replaced");
+        let put = PutRows { rows: rows.to_vec(), cols: x.cols };
+        self.on_host(HostOp::PutRows(put), &[x, new], x.cols)
+    }
+
+    /// The same numbers as a constant: no gradient flows into what made them.
+    pub fn detach(&mut self, x: &Var) -> Var {
+        self.share(x)
     }
 
     /// `σ(x)`.

@@ -58,6 +58,7 @@ pub(crate) fn random_sample(prompt: &[u32], tail: usize, random: &mut Stream) ->
     Sample {
         ids,
         noised: None,
+        latents: None,
         // As after filters that kept about half of the mass.
         sampled_logprobs: model_logprobs.iter().map(|logprob| logprob + 0.7).collect(),
         model_logprobs,

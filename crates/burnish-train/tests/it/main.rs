@@ -15,6 +15,7 @@ mod gate;
 mod gradient;
 mod head;
 mod lags;
+mod latents;
 mod masked;
 mod refusals;
 mod schedule;

@@ -19,6 +19,8 @@ impl Gpu<'_> {
         // As statistics, logarithms keep their digits: those of many rows are added up.
         let precision = match op {
             HostOp::LogDecay { .. } => Precision::F32,
+            // Rows go where there may be none yet.
+            HostOp::PutRows(_) => operands[1].data.device().all().precision(),
             _ => operands[0].data.device().all().precision(),
         };
         Values::upload(self.cuda, precision, &out).into()
