@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_tensor::{
-    Device, HeadShape, Param, Params, Precision, Prepacked, Store, Tape, Var, Visibility, Vocab, Weight,
+    Device, ElementsMut, HeadShape, Param, Params, Precision, Prepacked, Store, Tape, Var, Visibility, Vocab,
+    Weight,
 };
 
 use crate::decoder::{Decoder, Init, head_shape};
@@ -376,6 +377,20 @@ impl Model {
     /// Excludes the ids for which `allowed` is false, because heads are often padded beyond the tokenizer's ids.
     pub fn restrict_vocab(&mut self, allowed: impl Fn(u32) -> bool) {
         self.vocab = vocab(&self.config, allowed);
+    }
+
+    /// Gives the id `to` the embedding, and the row of the head, of the id `from`; both must be below `vocab_size`. A
+    /// new token begins like that, near others, because rows drawn at random would not be of one size with them.
+    pub fn copy_token(&mut self, from: u32, to: u32) {
+        let width = self.config.hidden_size;
+        let tables = [self.decoder.embed_tokens(), self.decoder.lm_head().base];
+        for table in tables.into_iter().filter(|table| table.range().len() == width * self.vocab.len()) {
+            let (from, to) = (from as usize * width, to as usize * width);
+            match self.params.elements_mut(table) {
+                ElementsMut::F32(rows) => rows.copy_within(from..from + width, to),
+                ElementsMut::Bf16(rows) => rows.copy_within(from..from + width, to),
+            }
+        }
     }
 
     /// Logits `[T, V]` of hidden states `[T, D]`, over the whole head, including excluded ids.

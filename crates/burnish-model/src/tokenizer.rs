@@ -104,6 +104,29 @@ impl Tokenizer {
         Tokenizer::from_json(text).map_err(failed)
     }
 
+    /// The same tokenizer with more special tokens, at the ids after all others. It keeps those that it has.
+    ///
+    /// # Errors
+    /// If `tokenizer.json` can't be extended.
+    pub fn with_special_tokens(&self, tokens: &[&str]) -> Result<Self, ModelError> {
+        let failed = |problem: String| ModelError::Training(problem);
+        let mut json: Value = serde_json::from_str(&self.json).map_err(|error| failed(error.to_string()))?;
+        let next = self.inner.get_vocab(true).into_values().max().map_or(0, |id| id + 1);
+        let missing = tokens.iter().filter(|token| self.token_id(token).is_none());
+        let added = missing.zip(next..).map(|(token, id)| {
+            json!({
+                "id": id, "content": token, "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true
+            })
+        });
+        match json["added_tokens"].as_array_mut() {
+            Some(known) => known.extend(added),
+            None => json["added_tokens"] = added.collect(),
+        }
+        let text = serde_json::to_string_pretty(&json).map_err(|error| failed(error.to_string()))?;
+        Tokenizer::from_json(text).map_err(failed)
+    }
+
     /// The ids of a text.
     ///
     /// # Errors

@@ -22,8 +22,8 @@ use crate::split::Split;
 use crate::supply::{SUPPLIES, Table};
 
 use super::{
-    Method, REWARD_MODEL, Recipe, RecipeError, Source, TeacherContext, TeacherSection, Use, bounds, empty,
-    engine, evaluations, trainer, weights,
+    LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe, RecipeError, Source, TeacherContext,
+    TeacherSection, Use, bounds, empty, engine, evaluations, latent, trainer, weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -42,6 +42,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     }
     bounds::check(recipe, source)?;
     engine::check(recipe, source)?;
+    latent::check(recipe, source)?;
     ranges.at_least_one("train.unscored_steps_max", train.unscored_steps_max as usize)?;
     check_length(recipe, &ranges)?;
     ranges.at_least_one("train.epochs", train.epochs)?;
@@ -67,8 +68,8 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     ranges.at_least_one("rollout.cache_mib", rollout.cache_mib)?;
     let samples = rollout.temperature > 0.0 && rollout.temperature.is_finite();
     ranges.holds("rollout.temperature", samples, "must be above 0: the trainer divides by it too")?;
-    ranges.sampling("rollout", rollout.sampling().check(), "")?;
-    ranges.sampling("eval", eval.sampling(rollout).check(), "")?;
+    ranges.sampling("rollout", recipe.rollout_sampling().check(), "")?;
+    ranges.sampling("eval", recipe.eval_sampling().check(), "")?;
     for (table, grammar) in [("rollout", &rollout.grammar), ("eval", &eval.grammar)] {
         let problem = grammar.as_ref().and_then(|grammar| check_grammar(grammar).err());
         if let Some(problem) = problem {
@@ -86,7 +87,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             if !rollout.allow_off_policy {
                 let help = ", or set `rollout.allow_off_policy = true`; `loss.correction.behavior = \"sampled\"` and weights \
                             then make up for the difference";
-                ranges.sampling("rollout", rollout.sampling().check_on_policy(), help)?;
+                ranges.sampling("rollout", recipe.rollout_sampling().check_on_policy(), help)?;
             }
             let fits = train.minibatches <= rollout.tasks_per_step * rollout.group_size;
             ranges.holds("train.minibatches", fits, "must not exceed the number of episodes in a step")?;
@@ -621,8 +622,14 @@ fn check_weights(recipe: &Recipe, mut known: Vec<String>, source: &Source) -> Re
     let plan = recipe.plan.as_ref().and_then(|plan| plan.build().ok());
     let of_plan = plan.map(|plan| plan.components()).unwrap_or_default();
     let of_buffer = recipe.reward.overlong_buffer.is_on().then_some(&OVERLONG);
+    let of_latent: &[&str] = match &recipe.latent {
+        Some(latent) if latent.rewards => &[LATENT_FORMAT, LATENT_USE],
+        _ => &[],
+    };
     let of_model = recipe.reward.model.as_ref().map(|_| &REWARD_MODEL);
-    known.extend(of_plan.iter().chain(of_buffer).chain(of_model).map(|name| (*name).to_owned()));
+    known.extend(
+        of_plan.iter().chain(of_buffer).chain(of_latent).chain(of_model).map(|name| (*name).to_owned()),
+    );
     known.sort();
     known.dedup();
     let Some(unknown) = recipe.reward.weights.keys().find(|name| !known.contains(name)) else {

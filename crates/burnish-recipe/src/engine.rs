@@ -21,13 +21,13 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
         }
     };
     if recipe.train.method == Method::Grpo {
-        Fleet::ABILITIES.check_sampling(&recipe.rollout.sampling()).map_err(unable("rollout"))?;
+        Fleet::ABILITIES.check_sampling(&recipe.rollout_sampling()).map_err(unable("rollout"))?;
         if recipe.rollout.policy_lag > 0 {
             let problem = "must be 0 with `[engine]`, which always has the newest weights".to_owned();
             return Err(source.refused("rollout.policy_lag", problem));
         }
     }
-    let eval = recipe.eval.sampling(&recipe.rollout);
+    let eval = recipe.eval_sampling();
     Fleet::ABILITIES.check_sampling(&eval).map_err(unable("eval"))
 }
 

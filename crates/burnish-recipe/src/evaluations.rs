@@ -74,7 +74,7 @@ impl Recipe {
             config_key: config_key.to_owned(),
             tasks: eval.tasks,
             rollouts: eval.rollouts,
-            sampling: eval.sampling(&self.rollout),
+            sampling: self.eval_sampling(),
         }
     }
 

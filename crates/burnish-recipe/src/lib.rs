@@ -16,6 +16,7 @@ mod engine;
 mod evaluations;
 mod foreign;
 mod judge;
+mod latent;
 mod metrics;
 mod optimizer;
 pub mod paths;
@@ -63,6 +64,7 @@ pub use evaluations::EvalSpec;
 pub use evaluations::ExtraEvaluation;
 pub use judge::JudgeSection;
 pub use judge::PLACES;
+pub use latent::{LATENT_FORMAT, LATENT_USE, LatentPath, LatentSection};
 pub use metrics::MetricsSection;
 pub use optimizer::OptimizerSection;
 pub use paths::expand;
@@ -131,6 +133,9 @@ pub struct Recipe {
     /// What trains and samples, if not this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trainer: Option<TinkerConfig>,
+    /// Answers go on in latent steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latent: Option<LatentSection>,
     /// Which tasks are played (GRPO).
     #[serde(default)]
     pub selection: SelectionConfig,
@@ -358,7 +363,7 @@ impl Recipe {
     fn setup<'a>(&self, loss: &'a LossConfig, advantage: &'a AdvantageConfig) -> Setup<'a> {
         let rollout = &self.rollout;
         let (policy_lag, drops_ties) = (rollout.policy_lag, rollout.dynamic_sampling.is_on());
-        let alters_sampling = rollout.sampling().check_on_policy().is_err();
+        let alters_sampling = self.rollout_sampling().check_on_policy().is_err();
         let has_engine = self.samples_elsewhere();
         Setup { policy_lag, drops_ties, alters_sampling, has_engine, ..Setup::on_policy(loss, advantage) }
     }

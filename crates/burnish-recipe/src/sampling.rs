@@ -6,7 +6,7 @@ use burnish_env::rollout::Overlong;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{DynamicSampling, ExtraEvaluation};
+use super::{DynamicSampling, ExtraEvaluation, LatentSection, Recipe};
 
 /// `[rollout]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,8 +86,8 @@ impl Default for RolloutSection {
 }
 
 impl RolloutSection {
-    /// The sampling of training, which never truncates the distribution.
-    pub fn sampling(&self) -> Sampling {
+    /// The sampling of training without latent steps; it never truncates the distribution.
+    fn sampling(&self) -> Sampling {
         Sampling {
             min_tokens: self.min_tokens,
             stop: self.stop.clone(),
@@ -190,8 +190,8 @@ impl Default for EvalSection {
 }
 
 impl EvalSection {
-    /// The sampling of evaluations. Answers end by the same rules as in training.
-    pub fn sampling(&self, rollout: &RolloutSection) -> Sampling {
+    /// The sampling of evaluations without latent steps. Answers end by the same rules as in training.
+    fn sampling(&self, rollout: &RolloutSection) -> Sampling {
         Sampling {
             top_k: self.top_k,
             top_p: self.top_p,
@@ -210,6 +210,20 @@ impl EvalSection {
     }
 }
 
+impl Recipe {
+    /// The sampling of training, which never truncates the distribution.
+    pub fn rollout_sampling(&self) -> Sampling {
+        let latent = self.latent.as_ref().map(LatentSection::sampling);
+        Sampling { latent, ..self.rollout.sampling() }
+    }
+
+    /// The sampling of evaluations. Answers end by the same rules as in training.
+    pub fn eval_sampling(&self) -> Sampling {
+        let latent = self.latent.as_ref().map(LatentSection::evaluated);
+        Sampling { latent, ..self.eval.sampling(&self.rollout) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,8 +232,8 @@ mod tests {
     #[test]
     fn the_sampling_keys_reach_the_sampler() {
         let recipe = read(SMALL, &[]).unwrap();
-        assert_eq!(recipe.rollout.sampling(), Sampling::at(1.0, 128));
-        assert_eq!(recipe.eval.sampling(&recipe.rollout), Sampling::greedy(128));
+        assert_eq!(recipe.rollout_sampling(), Sampling::at(1.0, 128));
+        assert_eq!(recipe.eval_sampling(), Sampling::greedy(128));
         assert_eq!(recipe.rollout.limits(), Limits::default());
 
         let keys = [
@@ -255,7 +269,7 @@ mod tests {
             grammar: Some(Grammar::Regex("[a-z]+".into())),
             ..ends.clone()
         };
-        assert_eq!(recipe.rollout.sampling(), trained);
+        assert_eq!(recipe.rollout_sampling(), trained);
         let evaluated = Sampling {
             temperature: 0.5,
             top_k: 20,
@@ -268,7 +282,7 @@ mod tests {
             grammar: Some(Grammar::JsonSchema(serde_json::json!({"type": "object", "maxProperties": 2}))),
             ..ends
         };
-        assert_eq!(recipe.eval.sampling(&recipe.rollout), evaluated);
+        assert_eq!(recipe.eval_sampling(), evaluated);
         assert_eq!(recipe.rollout.limits().cache_bytes, 7 << 20);
         // Stop strings don't change the distribution.
         assert!(read(SMALL, &keys[..2]).is_ok());

@@ -117,7 +117,11 @@ pub static OF_JUDGE: Supply = Supply {
 pub static OF_CONTINUATIONS: Supply = Supply {
     clash: |recipe, _| {
         let is_buffered = recipe.reward.overlong_buffer.is_on();
-        let keys = [("plan", recipe.plan.is_some()), ("reward.overlong_buffer", is_buffered)];
+        let keys = [
+            ("plan", recipe.plan.is_some()),
+            ("latent", recipe.latent.is_some()),
+            ("reward.overlong_buffer", is_buffered),
+        ];
         let there = keys.into_iter().find(|(_, is_there)| *is_there);
         there.map(|(key, _)| (key, "which starts continuations inside bare answers"))
     },
@@ -128,7 +132,9 @@ pub static OF_CONTINUATIONS: Supply = Supply {
 pub static OF_WORTH: Supply = Supply {
     clash: |recipe, _| {
         let is_buffered = recipe.reward.overlong_buffer.is_on();
-        is_buffered.then_some(("reward.overlong_buffer", "which tells what bare answers are worth"))
+        let keys = [("latent", recipe.latent.is_some()), ("reward.overlong_buffer", is_buffered)];
+        let there = keys.into_iter().find(|(_, is_there)| *is_there);
+        there.map(|(key, _)| (key, "which tells what bare answers are worth"))
     },
     ..Supply::plain(&[&WORTH])
 };

@@ -26,14 +26,14 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
         }
     };
     if recipe.train.method == Method::Grpo {
-        Tinker::check_sampling(&recipe.rollout.sampling()).map_err(unable("rollout"))?;
+        Tinker::check_sampling(&recipe.rollout_sampling()).map_err(unable("rollout"))?;
         let is_drawn = recipe.rollout.temperature == 1.0;
         if !is_drawn {
             return Err(source.refused("rollout.temperature", "must be 1 with `[trainer]`".into()));
         }
     }
     if !recipe.env.is_absent() {
-        Tinker::check_sampling(&recipe.eval.sampling(&recipe.rollout)).map_err(unable("eval"))?;
+        Tinker::check_sampling(&recipe.eval_sampling()).map_err(unable("eval"))?;
     }
     let of_loss = recipe.loss.build().map_err(|error| source.error("loss", error.to_string()))?.needs();
     match beyond_logprobs(recipe, of_loss) {

@@ -54,7 +54,7 @@ pub fn arrangement(recipe: &Recipe) -> Result<String, RunError> {
 fn connect(recipe: &Recipe) -> Result<Option<Arc<Fleet>>, RunError> {
     let Some(config) = &recipe.engine else { return Ok(None) };
     let fleet = Fleet::connect(config.clone())?;
-    for sampling in [recipe.rollout.sampling(), recipe.eval.sampling(&recipe.rollout)] {
+    for sampling in [recipe.rollout_sampling(), recipe.eval_sampling()] {
         fleet.check(&sampling).map_err(|error| RunError::Refused(format!("engine: {error}")))?;
     }
     Ok(Some(fleet))

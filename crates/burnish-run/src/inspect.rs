@@ -197,7 +197,7 @@ impl Target {
         tasks.others.check(&policy.chat.tokenizer)?;
         let mut local = policy.sampler(self.version(), recipe.rollout.limits());
         let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 };
-        let spawns = Spawn::of_tasks(&chosen, 1, &recipe.rollout.sampling(), seeds);
+        let spawns = Spawn::of_tasks(&chosen, 1, &recipe.rollout_sampling(), seeds);
         let (turns_max, overlong) = (recipe.rollout.turns_max, recipe.rollout.overlong);
         let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max, overlong };
         let episodes = tasks.others.play(&mut local, &spec)?;

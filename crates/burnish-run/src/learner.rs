@@ -335,13 +335,18 @@ fn here(
         (None, Some(path), _) => LoadedPolicy::begin(path, template, &loading)?,
         (None, None, Some(new)) => {
             watch.event(Event::Doing("training the tokenizer"));
-            let made = LoadedPolicy::create(new, &corpus.texts(template.as_ref())?, recipe.run.seed)?;
+            let made = LoadedPolicy::create(
+                new,
+                &corpus.texts(template.as_ref())?,
+                recipe.run.seed,
+                recipe.latent.is_some(),
+            )?;
             made.with_template(template).in_precision(loading.precision)
         }
         (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),
     };
     policy.refuse_masked_learning(recipe)?;
-    let mut policy = policy.on(device);
+    let mut policy = policy.with_latent_tokens(recipe)?.on(device);
     let mut trainer = Trainer::new(&policy.model, recipe.trainer_config());
     if let Some(checkpoint) = checkpoint {
         checkpoint.restore(policy.model_mut(), &mut trainer)?;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use burnish_core::Policy;
 use burnish_core::rng::{Address, Purpose};
+use burnish_core::{LATENT_TOKENS, Policy};
 use burnish_engine::{Limits, LocalPolicy, Stats};
 use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelError, ModelShape, Tokenizer};
 
@@ -203,14 +203,21 @@ impl LoadedPolicy {
         Ok(is_value_model.then(|| LoadedPolicy::of(model, chat)))
     }
 
-    /// Creates a new policy with the ChatML template and a tokenizer trained on `texts`. `run_seed` decides its
-    /// weights.
+    /// Creates a new policy with the ChatML template and a tokenizer trained on `texts`, which has the tokens of latent
+    /// steps if the policy is to have them. `run_seed` decides its weights.
     ///
     /// # Errors
     /// If there are no texts, or the sizes do not fit together.
-    pub fn create(shape: &ModelShape, texts: &[String], run_seed: u64) -> Result<Self, RunError> {
+    pub fn create(
+        shape: &ModelShape,
+        texts: &[String],
+        run_seed: u64,
+        has_latent_steps: bool,
+    ) -> Result<Self, RunError> {
         let mask = shape.masked.then_some(MASK);
-        let special: Vec<&str> = SPECIAL_TOKENS.iter().copied().chain(mask).collect();
+        let latent: &[&str] = if has_latent_steps { &LATENT_TOKENS } else { &[] };
+        let special: Vec<&str> =
+            SPECIAL_TOKENS.iter().copied().chain(mask).chain(latent.iter().copied()).collect();
         let tokenizer = Tokenizer::train_bpe(texts, shape.vocab_size, &special)?;
         let tokenizer = tokenizer.with_text_tokens(THINKING)?;
         let chat = Chat::new(tokenizer, ChatTemplate::chatml()?, &[END], PAD)?;
@@ -221,6 +228,48 @@ impl LoadedPolicy {
         let mut model = Model::init(config, Address::new(run_seed, Purpose::Init).seed());
         model.restrict_vocab(|id| chat.can_be_sampled(id));
         Ok(LoadedPolicy::of(model, chat))
+    }
+
+    /// The policy with the tokens of latent steps. Where it lacks them, it gets them if it is to learn them: at the ids
+    /// after all others, in rows that its head has beyond its tokens, which begin as copies of the row of a token that
+    /// says nothing, a line break (SWITCH, section 3: rows drawn at random collapse).
+    ///
+    /// # Errors
+    /// If it lacks them and can't have them.
+    pub(crate) fn with_latent_tokens(self, recipe: &Recipe) -> Result<Self, RunError> {
+        let missing: Vec<&str> =
+            LATENT_TOKENS.into_iter().filter(|token| self.chat.tokenizer.token_id(token).is_none()).collect();
+        if recipe.latent.is_none() || missing.is_empty() {
+            return Ok(self);
+        }
+        let refused = |why: &str| {
+            let problem = format!("latent: the policy's tokenizer has no {}, and {why}", missing.join(", "));
+            Err(RunError::Refused(problem))
+        };
+        if recipe.train.method != Method::Sft {
+            return refused("only a run with `train.method = \"sft\"` teaches them: begin with such a one");
+        }
+        if recipe.policy.lora.is_some() {
+            return refused(
+                "an adapter can't learn them, because its base keeps its embedding: leave `policy.lora` out",
+            );
+        }
+        let tokenizer = self.chat.tokenizer.with_special_tokens(&LATENT_TOKENS)?;
+        let seed = tokenizer.encode("\n").ok().and_then(|ids| ids.last().copied());
+        let added: Vec<u32> = missing.iter().filter_map(|token| tokenizer.token_id(token)).collect();
+        let rows = self.model.vocab().len();
+        let (Some(seed), true) = (seed, added.iter().all(|id| (*id as usize) < rows)) else {
+            return refused(&format!(
+                "its head has {rows} rows, all of which are taken: give it more, such as with `resize_token_embeddings` of \
+                 transformers"
+            ));
+        };
+        let mut chat = Arc::unwrap_or_clone(self.chat);
+        chat.tokenizer = Arc::new(tokenizer);
+        let mut model = Arc::unwrap_or_clone(self.model);
+        added.into_iter().for_each(|id| model.copy_token(seed, id));
+        model.restrict_vocab(|id| chat.can_be_sampled(id));
+        Ok(LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat), engine: self.engine })
     }
 
     fn of(model: Model, chat: Chat) -> Self {

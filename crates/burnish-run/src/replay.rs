@@ -74,7 +74,7 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
 /// How the tokens of an episode were sampled; `draft` is the request for the draft, if the episode is one.
 fn sampling_of(recipe: &Recipe, kind: &EpisodeKind, draft: Option<&Request>) -> Sampling {
     let sampling = match kind {
-        EpisodeKind::Train => recipe.rollout.sampling(),
+        EpisodeKind::Train => recipe.rollout_sampling(),
         EpisodeKind::Eval => recipe.evaluation().sampling,
         EpisodeKind::Extra(name) => {
             let further = recipe.further_evaluations().into_iter().find(|plan| plan.name == Some(name));

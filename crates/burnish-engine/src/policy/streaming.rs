@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use burnish_core::{Answered, Partial, Policy, Streaming, TurnId};
+use burnish_core::{Answered, LATENT_TOKENS, Partial, Policy, Streaming, TurnId};
 use burnish_model::Chat;
 
 use super::{Asked, LocalPolicy};
@@ -45,9 +45,16 @@ impl Streaming for LocalPolicy {
             asked.reader = Some(Reader::new(&self.chat, asked));
         }
         let reader = asked.reader.as_mut()?;
+        // Latent steps and their tags are not said.
+        let unsaid = match &asked.turn.sampling.latent {
+            Some(_) => LATENT_TOKENS.map(|token| self.chat.tokenizer.token_id(token)),
+            None => [None; 3],
+        };
         while let Some(id) = ids.get(reader.read) {
-            // Ids that can't be decoded are an error of the finished answer.
-            reader.detokenizer.push(*id).ok()?;
+            if !unsaid.contains(&Some(*id)) {
+                // Ids that can't be decoded are an error of the finished answer.
+                reader.detokenizer.push(*id).ok()?;
+            }
             reader.read += 1;
         }
         let text = before_stop(&reader.detokenizer.text, &asked.turn.sampling.stop);

@@ -1,7 +1,7 @@
 //! Records an answer with calls: the sampled tokens are kept, and the conversation shows the answer as the template
 //! writes it.
 
-use burnish_core::{Message, Piece, Role, Sampled, Source, ToolCall, ToolSpec, Trace};
+use burnish_core::{LATENT_TOKENS, Message, Piece, Role, Sampled, Source, ToolCall, ToolSpec, Trace};
 
 use super::CallFormat;
 use super::detect::ends_in_thoughts;
@@ -31,7 +31,7 @@ pub struct Recorded {
 impl Chat {
     /// Appends what the policy sampled at the trace's head, as [`Chat::record`] does, and reads the calls in it if
     /// there are tools and the template has a format for calls. `sources` says whose each id is; all are the policy's
-    /// where it is `None`. If an answer says less than its ids, `content` is its
+    /// where it is `None`; with them, tags and latent steps are no part of what is said. If an answer says less than its ids, `content` is its
     /// text: that of the ids before what made it stop (a stop string, or a token that ended it and is not an end token
     /// of the template). The policy still reads all that it sampled, and the template ends the answer after that.
     ///
@@ -53,6 +53,11 @@ impl Chat {
         let (said, end) = match content {
             Some(content) => (content, ""),
             None => self.said_after(asked.begun, &ids)?,
+        };
+        // What was thought in latent steps is not said, and neither are the tags around it.
+        let said = match &sources {
+            Some(_) => LATENT_TOKENS.iter().fold(said, |said, token| said.replace(token, "")),
+            None => said,
         };
         let whole = format!("{}{said}", text_of(asked.begun));
         let format = if asked.tools.is_empty() { None } else { self.template.call_format() };

@@ -133,6 +133,11 @@ impl Decoder {
         self.normed(tape, &hidden)
     }
 
+    /// The embedding, `[V, D]`.
+    pub(crate) fn embed_tokens(&self) -> Param {
+        self.embed_tokens
+    }
+
     /// The head, `[V, D]`.
     pub(crate) fn lm_head(&self) -> Weight {
         self.lm_head

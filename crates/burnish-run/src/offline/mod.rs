@@ -1,6 +1,7 @@
 //! Learning from what is given: answers to imitate, and preferences between answers.
 
 mod corpus;
+mod latent;
 mod masks;
 mod packing;
 mod rows;
@@ -20,6 +21,7 @@ use crate::learner::Learner;
 use crate::reference::Reference;
 use crate::summary::{Metrics, Updates};
 use crate::tasks::of_step;
+use latent::Curriculum;
 use masks::{Masks, noise_seed};
 use rows::{Learned, Making};
 
@@ -32,6 +34,7 @@ pub(crate) struct OfflineLoop {
     held_out: Option<Sequences>,
     objective: Box<dyn Objective>,
     reference: Option<Reference>,
+    curriculum: Option<Curriculum>,
 }
 
 /// What steps are made of: each sequence is one row, or several that are packed.
@@ -69,7 +72,8 @@ impl OfflineLoop {
         held_out: Option<Corpus>,
         learner: &Learner,
     ) -> Result<Self, RunError> {
-        let making = making(recipe, learner);
+        let curriculum = Curriculum::of(recipe, learner.chat())?;
+        let making = making(recipe, learner, curriculum.as_ref());
         let objective = match (recipe.train.method, making.masks) {
             (Method::Sft, None) => Box::new(Nll) as Box<dyn Objective>,
             (Method::Sft, Some(_)) => Box::new(MaskedNll),
@@ -80,12 +84,12 @@ impl OfflineLoop {
         let held_out = held_out.map(|corpus| Sequences::new(&terms, corpus, false)).transpose()?;
         let compares = recipe.train.method == Method::Preference;
         let reference = if compares { Reference::new(recipe, learner.chat())? } else { None };
-        Ok(OfflineLoop { rows, held_out, objective, reference })
+        Ok(OfflineLoop { rows, held_out, objective, reference, curriculum })
     }
 
     /// What a person should know about the rows.
     pub(crate) fn notes(&self, recipe: &Recipe, learner: &Learner) -> Vec<String> {
-        let limit = making(recipe, learner).length_max;
+        let limit = making(recipe, learner, None).length_max;
         let left_out = self.rows.left_out + self.held_out.as_ref().map_or(0, |rows| rows.left_out);
         let mut notes = Vec::new();
         if left_out > 0 {
@@ -131,8 +135,10 @@ impl OfflineLoop {
             false => (0..count).map(|at| (step as usize * count + at) % sequences.len()).collect(),
         };
         let chosen: Vec<&[Place]> = chosen.into_iter().map(|at| &*sequences[at]).collect();
-        let samples = self
-            .samples(&self.rows.corpus, recipe, learner, &chosen, |at| noise_seed(recipe, Some(step), at))?;
+        let stage = |at| self.curriculum.as_ref().map_or(0, |curriculum| curriculum.stage(recipe, step, at));
+        let samples = self.samples(&self.rows.corpus, recipe, learner, &chosen, |at| {
+            (noise_seed(recipe, Some(step), at), stage(at))
+        })?;
         let batch: Vec<&Sample> = samples.iter().collect();
         let totals = Totals {
             mismatched_log_ratio: self.mismatched(&self.rows.corpus, recipe, learner, &chosen)?,
@@ -156,8 +162,9 @@ impl OfflineLoop {
         let (mut values, mut weights, mut done) = (Values::new(), 0.0, 0);
         for part in held_out.sequences.chunks(recipe.train.sequences_per_step) {
             let chosen: Vec<&[Place]> = part.iter().map(|places| &**places).collect();
+            let stage = self.curriculum.as_ref().map_or(0, Curriculum::last);
             let samples = self.samples(&held_out.corpus, recipe, learner, &chosen, |at| {
-                noise_seed(recipe, None, done + at)
+                (noise_seed(recipe, None, done + at), stage)
             })?;
             done += samples.len() as u64;
             let totals = Totals {
@@ -180,24 +187,36 @@ impl OfflineLoop {
     }
 
     /// The samples of some sequences, with their log-probs under the reference where the objective needs one. Those of
-    /// one row are a group. `noise` seeds the masks of sample number so and so, where there are any.
+    /// one row are a group. Of sample number so and so, `draws` are the seed of its masks and its stage, where it has any.
     fn samples(
         &self,
         corpus: &Corpus,
         recipe: &Recipe,
         learner: &Learner,
         chosen: &[&[Place]],
-        noise: impl Fn(u64) -> u64,
+        draws: impl Fn(u64) -> (u64, usize),
     ) -> Result<Vec<Sample>, RunError> {
-        let making = making(recipe, learner);
+        let making = |stage| Making {
+            latent: self.curriculum.as_ref().map(|curriculum| (curriculum, stage)),
+            ..making(recipe, learner, None)
+        };
+        let last = self.curriculum.as_ref().map_or(0, Curriculum::last);
         let mut samples = Vec::new();
         for (group, places) in chosen.iter().enumerate() {
             for place in *places {
-                let found = making.samples(corpus, place.row)?.into_iter().nth(place.sample).flatten();
+                let (noise, stage) = draws(samples.len() as u64);
+                let of = |stage| -> Result<Option<Sample>, RunError> {
+                    Ok(making(stage).samples(corpus, place.row)?.into_iter().nth(place.sample).flatten())
+                };
+                // Stages between the first and the last may be longer than both.
+                let found = match of(stage)? {
+                    None if stage != last => of(last)?,
+                    found => found,
+                };
                 let changed = || RunError::Refused("a data file has changed while it was trained on".into());
                 let sample = Sample { group, ..found.ok_or_else(changed)? };
-                samples.push(match making.masks {
-                    Some(masks) => sample.with_noise(masks.mask, noise(samples.len() as u64)),
+                samples.push(match Masks::of(recipe, learner) {
+                    Some(masks) => sample.with_noise(masks.mask, noise),
                     None => sample,
                 });
             }
@@ -223,7 +242,7 @@ impl OfflineLoop {
         let Some(reference) = self.reference.as_ref().filter(|_| self.objective.needs().mismatched) else {
             return Ok(None);
         };
-        let making = making(recipe, learner);
+        let making = making(recipe, learner, None);
         let rows: Vec<usize> = chosen.iter().filter_map(|places| Some(places.first()?.row)).collect();
         let mut samples = Vec::new();
         for (at, row) in rows.iter().enumerate() {
@@ -241,7 +260,8 @@ impl OfflineLoop {
     }
 }
 
-fn making<'a>(recipe: &Recipe, learner: &'a Learner) -> Making<'a> {
+/// What is made of rows; of latent ones, the last stage.
+fn making<'a>(recipe: &Recipe, learner: &'a Learner, curriculum: Option<&'a Curriculum>) -> Making<'a> {
     let context = learner.context_tokens_max();
     Making {
         chat: learner.chat(),
@@ -251,6 +271,7 @@ fn making<'a>(recipe: &Recipe, learner: &'a Learner) -> Making<'a> {
             Method::Grpo | Method::Sft | Method::None => Learned::Answers,
         },
         masks: Masks::of(recipe, learner),
+        latent: curriculum.map(|curriculum| (curriculum, curriculum.last())),
         length_max: recipe.data.max_length.map_or(context, |length| length.min(context)),
         too_long: recipe.data.overlong,
     }
@@ -265,7 +286,14 @@ impl Sequences {
             if making.learned != Learned::Answers {
                 check_pair(recipe, *objective, &corpus, row)?;
             }
-            let samples = making.samples(&corpus, row)?;
+            let mut samples = making.samples(&corpus, row)?;
+            if let Some((curriculum, _)) = making.latent {
+                // One that is too long in the first stage is left out too.
+                let first = Making { latent: Some((curriculum, curriculum.first())), ..*making };
+                for (sample, first) in samples.iter_mut().zip(first.samples(&corpus, row)?) {
+                    *sample = sample.take().filter(|_| first.is_some());
+                }
+            }
             left_out += samples.iter().filter(|sample| sample.is_none()).count();
             let kept = samples.iter().enumerate().filter_map(|(at, sample)| Some((at, sample.as_ref()?)));
             let own = kept.map(|(sample, made)| (Place { row, sample }, made.ids.len()));

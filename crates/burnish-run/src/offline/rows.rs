@@ -7,6 +7,7 @@ use burnish_recipe::TooLong;
 use burnish_train::Sample;
 
 use super::corpus::{Corpus, Given};
+use super::latent::Curriculum;
 use super::masks::Masks;
 use crate::RunError;
 
@@ -28,6 +29,8 @@ pub(super) struct Making<'a> {
     pub(super) learned: Learned,
     /// How a model of masked diffusion learns answers; `None` for one that reads from left to right.
     pub(super) masks: Option<Masks>,
+    /// How answers become latent, and the stage; `None` where all is said.
+    pub(super) latent: Option<(&'a Curriculum, usize)>,
     /// Most tokens of a sequence.
     pub(super) length_max: usize,
     pub(super) too_long: TooLong,
@@ -42,7 +45,7 @@ impl Making<'_> {
     /// If the row can't be read or rendered, or has not what is learned from.
     pub(super) fn samples(self, corpus: &Corpus, index: usize) -> Result<Vec<Option<Sample>>, RunError> {
         if self.learned == Learned::Answers {
-            let samples = imitated(corpus, self.chat, index)?.into_iter();
+            let samples = imitated(corpus, self.chat, index, self.latent)?.into_iter();
             let samples = samples.filter(|sample| sample.scored_tokens() > 0);
             let is_text = || matches!(corpus.get(index), Ok(Given::Text(_)));
             return Ok(match self.masks {
@@ -101,12 +104,24 @@ impl Making<'_> {
 }
 
 /// What is imitated of a row: one sample for each branch of its trace.
-pub(super) fn imitated(corpus: &Corpus, chat: &Chat, index: usize) -> Result<Vec<Sample>, RunError> {
+pub(super) fn imitated(
+    corpus: &Corpus,
+    chat: &Chat,
+    index: usize,
+    latent: Option<(&Curriculum, usize)>,
+) -> Result<Vec<Sample>, RunError> {
     match corpus.get(index)? {
-        Given::Conversation { messages, first, tools } => {
+        Given::Conversation { mut messages, first, tools } => {
+            if let Some((curriculum, stage)) = latent {
+                curriculum.rewrite(&mut messages[first..], stage);
+            }
             let mut trace = Trace::new();
             chat.demonstrate_from(&mut trace, &messages, first, &tools)?;
-            Ok(trace.branches().iter().map(Sample::from_demonstration).collect())
+            let mut samples: Vec<Sample> = trace.branches().iter().map(Sample::from_demonstration).collect();
+            if let Some((curriculum, _)) = latent {
+                samples.iter_mut().for_each(|sample| curriculum.mark(sample));
+            }
+            Ok(samples)
         }
         Given::Text(text) => {
             let mut ids = chat.tokenizer.encode(&text)?;

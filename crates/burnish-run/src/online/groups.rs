@@ -11,10 +11,10 @@ use burnish_rl::advantage::{self, Advantage, Phase};
 use burnish_rl::fact::Facts;
 use burnish_rl::plan::{Outcome, Played, Role, RolloutPlan};
 
-use super::overlong;
 use super::samples::OwnSample;
 use super::scene::{PlayedTask, Scene};
 use super::selection::{Chosen, Selection};
+use super::{latent, overlong};
 use crate::RunError;
 use crate::seeds::Draws;
 use crate::tasks::Tasks;
@@ -131,7 +131,7 @@ impl Groups {
             others: &tasks.others,
             turns_max: rollout.turns_max,
             overlong: rollout.overlong,
-            sampling: rollout.sampling(),
+            sampling: recipe.rollout_sampling(),
             rollouts: rollout.group_size,
             tokenizer: Some(tokenizer),
             // Later rounds get places after the earlier ones, so they share no random numbers.
@@ -155,6 +155,12 @@ impl Groups {
                 members.try_for_each(|own| {
                     overlong::punish(Arc::make_mut(&mut own.episode), buffer, tokens_max)
                 })?;
+            }
+            if recipe.latent.is_some() {
+                let members = played.iter_mut().flat_map(|own| &mut own.episodes);
+                let mut members = members.filter(|spawned| spawned.role.is_member());
+                members
+                    .try_for_each(|own| latent::reward(Arc::make_mut(&mut own.episode), recipe, tokenizer))?;
             }
             for (task, own) in batch.iter().zip(&played) {
                 let scored = || downstream(own).filter(|episode| episode.verdict.is_scored());

@@ -9,6 +9,7 @@ mod credit;
 mod divergence;
 mod groups;
 mod lag;
+mod latent;
 mod overlong;
 mod pieces;
 mod replay;
@@ -173,7 +174,7 @@ impl OnlineLoop {
         add(&mut metrics, self.reward_metrics(recipe, &groups));
         self.supply.see(recipe, &groups)?;
         // 3. Collect facts: of every token, then of every member.
-        groups.make_samples();
+        groups.make_samples(recipe);
         metrics.extend(groups.find_proximal(recipe, learner)?);
         let objective = self.coefficients.objective(&recipe.loss)?;
         let of_step = supply::Step { recipe, tasks, number: step, learner, behavior: &behavior };
@@ -247,6 +248,7 @@ impl OnlineLoop {
         let (rewards, scale) = (groups.rewards(), self.estimator.scale());
         metrics.extend(advantage::reward_metrics(&rewards, groups.size(), scale));
         metrics.extend(groups.metrics(recipe));
+        metrics.extend(latent::metrics(recipe, &episodes));
         metrics
     }
 }

@@ -70,6 +70,7 @@ impl KeptSample {
     fn sample(&self, group: usize) -> Sample {
         Sample {
             noised: None,
+            latents: None,
             ids: self.ids.clone(),
             loss_mask: self.loss_mask.clone(),
             model_logprobs: self.model_logprobs.clone(),

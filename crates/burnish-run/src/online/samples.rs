@@ -5,12 +5,12 @@ use std::ops::Range;
 use burnish_core::{Branch, Trace};
 use burnish_rl::advantage::{Advantage, Phase};
 use burnish_rl::correction::{ProximalSource, loglinear_share};
-use burnish_train::{Proximal, Sample};
+use burnish_train::{LatentInputs, Proximal, Sample};
 
 use super::groups::{Group, Groups, Member};
 use crate::RunError;
 use crate::learner::Learner;
-use burnish_recipe::Recipe;
+use burnish_recipe::{LatentPath, Recipe};
 use burnish_rundir::metrics::Values;
 
 /// A branch of a member's traces that is learnt from.
@@ -25,11 +25,19 @@ pub(super) struct OwnSample {
 }
 
 impl Member {
-    fn make_samples(&mut self, group: usize) {
+    fn make_samples(&mut self, group: usize, recipe: &Recipe) {
         let direction = self.direction();
+        let flows = recipe.latent.as_ref().is_some_and(|latent| latent.gradient == LatentPath::Bptt);
         let branches = self.episode.traces.iter().flat_map(Trace::branches);
+        let of_branch = |branch: &Branch| {
+            let mut sample = Sample { group, direction, ..Sample::from_rollout(branch, 0.0) };
+            if let Some(latents) = sample.latents.as_mut().filter(|_| flows) {
+                latents.inputs = LatentInputs::Computed;
+            }
+            sample
+        };
         let sample = |branch: Branch| OwnSample {
-            sample: Sample { group, direction, ..Sample::from_rollout(&branch, 0.0) },
+            sample: of_branch(&branch),
             is_truncated: branch.is_truncated,
             turns: branch.turns,
             versions: branch.policy_versions,
@@ -64,13 +72,13 @@ impl OwnSample {
 impl Groups {
     /// Makes a sample of every branch of every member that has a number to compare, in the trained groups. A member
     /// that earns nothing itself is worth what follows it; if nothing that follows earned a reward, it has no worth.
-    pub(super) fn make_samples(&mut self) {
+    pub(super) fn make_samples(&mut self, recipe: &Recipe) {
         for (at, group) in self.all.iter_mut().enumerate().filter(|(_, group)| group.is_kept) {
             let mut is_learned_from = false;
             for member in &mut group.members {
                 let is_upstream = member.phase() == Phase::Upstream;
                 if is_upstream && is_learned_from || member.reward.is_some_and(f64::is_finite) {
-                    member.make_samples(at);
+                    member.make_samples(at, recipe);
                     is_learned_from |= !member.samples.is_empty();
                 }
             }

@@ -40,7 +40,7 @@ impl Provider for Continued {
         for cut in 1.. {
             let after = cut * ask.every;
             let tokens_max = rollout.tokens_max.saturating_sub(after).max(1);
-            let sampling = Arc::new(Sampling { tokens_max, ..rollout.sampling() });
+            let sampling = Arc::new(Sampling { tokens_max, ..recipe.rollout_sampling() });
             let seeds = Draws::Continuation(cut as u64).place(recipe.run.seed, step.number, 0);
             let before = cuts.len();
             for (group, own) in groups.all.iter().enumerate().filter(|(_, own)| own.is_kept) {

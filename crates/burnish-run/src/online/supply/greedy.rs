@@ -6,7 +6,7 @@ use burnish_rl::fact::{GREEDY_REWARD, Need};
 
 use super::{Groups, Kind, Provider, Step};
 use crate::RunError;
-use crate::online::overlong;
+use crate::online::{latent, overlong};
 use crate::seeds::Draws;
 use burnish_recipe::supply::OF_GREEDY;
 use burnish_rundir::metrics::Values;
@@ -19,7 +19,7 @@ impl Provider for Greedy {
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let Step { recipe, tasks, behavior, .. } = step;
         let rollout = &recipe.rollout;
-        let sampling = Sampling { temperature: 0.0, ..rollout.sampling() };
+        let sampling = Sampling { temperature: 0.0, ..recipe.rollout_sampling() };
         let own: Vec<Task> = groups.kept().map(|group| group.task.clone()).collect();
         let seeds = Draws::Greedy.place(recipe.run.seed, step.number, 0);
         let mut spawns = Spawn::of_tasks(&own, 1, &sampling, seeds);
@@ -39,6 +39,7 @@ impl Provider for Greedy {
             if recipe.reward.overlong_buffer.is_on() {
                 overlong::punish(episode, &recipe.reward.overlong_buffer, rollout.tokens_max)?;
             }
+            latent::reward(episode, recipe, &behavior.chat.tokenizer)?;
             let Some(reward) = episode.verdict.total(&recipe.reward.weights) else { continue };
             group.members.iter_mut().for_each(|member| member.facts.set(&GREEDY_REWARD, [reward]));
             sum += reward;

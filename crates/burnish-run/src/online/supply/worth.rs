@@ -53,7 +53,7 @@ impl Provider for Worth {
             others: &tasks.others,
             turns_max: recipe.rollout.turns_max,
             overlong: recipe.rollout.overlong,
-            sampling: recipe.rollout.sampling(),
+            sampling: recipe.rollout_sampling(),
             rollouts,
             tokenizer: Some(&behavior.chat.tokenizer),
             seeds,
