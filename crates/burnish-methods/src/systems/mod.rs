@@ -17,6 +17,7 @@ mod qk_restore;
 mod rdpo;
 mod sdar;
 mod skpo;
+mod switch;
 mod tabalign;
 mod vl_rethinker;
 
@@ -42,6 +43,7 @@ pub const SYSTEMS: &[System] = &[
     rdpo::SYSTEM,
     sdar::SYSTEM,
     skpo::SYSTEM,
+    switch::SYSTEM,
     tabalign::SYSTEM,
     vl_rethinker::SYSTEM,
 ];

@@ -1,0 +1,29 @@
+//! SWITCH: thoughts between two tags that nobody writes, learned from written ones and then from the policy's own answers.
+
+use super::{Evidence, Status, System};
+
+pub(super) const SYSTEM: System = System {
+    id: "switch",
+    title: "SWITCH: latent recurrence between tags, a curriculum from visible thoughts, and Switch-GRPO",
+    paper: "SWITCH, arXiv:2606.13106",
+    evidence: Evidence::Paper,
+    reconstructed: &[
+        "weights of the rewards (1, 0.2 and 0.2): the paper says only that correctness dominates",
+        "a unit of thought is a match of a regular expression; the paper finds spans by a model's entropy and replaces tokens",
+        "a span is left where `</swi>` is the likeliest token, also where answers are sampled",
+        "the reward for brevity is left out",
+    ],
+    parts: &[],
+    uses: &["latent"],
+    environments: &["chains"],
+    recipe: Some("recipes/switch.toml"),
+    set: &[],
+    study: Some("recipes/studies/switch.toml"),
+    results: &[],
+    reduces_to: &[
+        "GRPO, to the bit, where no answer has a span",
+        "imitation of visible thoughts between tags, with `latent.stages = [0, 0]`",
+        "Coconut with `latent.place = \"start\"`, pause tokens with `latent.input = \"filler\"` as well",
+    ],
+    status: Status::Runs,
+};

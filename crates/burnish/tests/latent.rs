@@ -1,0 +1,194 @@
+//! Latent steps in whole runs: a policy learns to think between tags without saying it, and then from its own answers.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Scratch, new_policy, timeless_metrics};
+use serde_json::Value;
+
+/// Short chains of small numbers, whose steps become latent.
+const SFT: &str = r#"
+[run]
+dir = "starter"
+seed = 1
+
+[latent]
+unit = '\d+[-+*/]\d+=\d+\n'
+units_max = 2
+
+[env]
+id = "chains"
+
+[env.config]
+steps = { min = 2, max = 2 }
+values = { min = 1, max = 3 }
+results = { min = 0, max = 5 }
+operations = ["add", "subtract"]
+
+[[data.demonstrations]]
+env = "chains"
+tasks = 2000
+
+[data.demonstrations.config]
+steps = { min = 2, max = 2 }
+values = { min = 1, max = 3 }
+results = { min = 0, max = 5 }
+operations = ["add", "subtract"]
+demonstration_errors = 0.2
+
+[train]
+method = "sft"
+max_steps = 300
+sequences_per_step = 16
+
+[rollout]
+tokens_max = 24
+
+[optimizer]
+learning_rate = 5e-3
+
+[eval]
+every = 0
+tasks = 40
+
+[checkpoint]
+every = 150
+keep = 9
+"#;
+
+const GRPO: &str = r#"
+[run]
+dir = "grpo"
+seed = 1
+
+[policy]
+path = "starter"
+
+[latent]
+units_max = 2
+steps_min = 1
+rewards = true
+
+[env]
+id = "chains"
+tasks = 200
+
+[env.config]
+steps = { min = 2, max = 2 }
+values = { min = 1, max = 3 }
+results = { min = 0, max = 5 }
+operations = ["add", "subtract"]
+
+[train]
+method = "grpo"
+max_steps = 4
+
+[reward.weights]
+latent_format = 0.2
+latent_use = 0.2
+
+[rollout]
+tasks_per_step = 4
+group_size = 4
+tokens_max = 24
+
+[optimizer]
+learning_rate = 1e-3
+schedule = "constant"
+
+[eval]
+tasks = 20
+
+[checkpoint]
+every = 2
+keep = 9
+"#;
+
+fn text(scratch: &Scratch, file: &str) -> String {
+    String::from_utf8(scratch.read(file)).unwrap()
+}
+
+/// A run's metrics of its training steps.
+fn steps(scratch: &Scratch, run: &str) -> Vec<Value> {
+    let text = text(scratch, &format!("{run}/metrics.jsonl"));
+    let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    rows.filter(|row| row["event"] == "train").collect()
+}
+
+#[test]
+fn a_policy_learns_to_think_in_latent_steps_and_then_from_its_own_answers() {
+    let scratch = Scratch::new();
+    scratch.write("sft.toml", new_policy(300, 2) + SFT);
+    scratch.write("grpo.toml", GRPO);
+    scratch.burnish(&["sft", "sft.toml"]).succeeds();
+
+    // Its answers can be read, and say nothing of its thoughts.
+    let evaluated = |more: &[&str]| -> Value {
+        let out = scratch.burnish(&[&["eval", "starter", "--json"], more].concat()).succeeds().stdout();
+        serde_json::from_str(&out).unwrap()
+    };
+    let plain = evaluated(&[]);
+    assert!(plain["flags"]["parse_error"].as_f64().unwrap() < 0.2, "{plain}");
+    let identity = evaluated(&["latent.intervention=identity"]);
+    assert_eq!(identity["surprisal_mean"], plain["surprisal_mean"]);
+    assert_ne!(evaluated(&["latent.intervention=zero"])["surprisal_mean"], plain["surprisal_mean"]);
+    let rollout = scratch.burnish(&["rollout", "--from", "starter", "--eval"]).succeeds().stdout();
+    assert!(rollout.contains('>') && !rollout.contains("<latent>"), "{rollout}");
+
+    // The paper's replay and the gradient through the recurrence see the same answers in the first step, and learn
+    // differently from them.
+    for (run, gradient) in [("grpo", "frozen"), ("bptt", "bptt")] {
+        let set = [format!("run.dir={run}"), format!("latent.gradient={gradient}")];
+        scratch.burnish(&["train", "grpo.toml", &set[0], &set[1]]).succeeds();
+    }
+    let (frozen, bptt) = (steps(&scratch, "grpo"), steps(&scratch, "bptt"));
+    for row in [&frozen[0], &bptt[0]] {
+        let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
+        // The trainer has the sampler's log-probs: the ratio of the first update is 1.
+        assert!(number("sampling/sampling_logp_difference/max") < 1e-4, "{row}");
+        assert!(number("latent/used") > 0.5 && number("latent/steps") >= number("latent/used"), "{row}");
+        assert!(number("rewards/latent_format/mean") > 0.5, "{row}");
+        assert!(number("rewards/latent_use/mean") <= number("success"), "{row}");
+    }
+    assert_eq!(frozen[0]["reward"], bptt[0]["reward"]);
+    assert_ne!(frozen[0]["grad_norm"], bptt[0]["grad_norm"]);
+
+    // A run that stops and goes on is the same run.
+    scratch.burnish(&["train", "grpo.toml", "run.dir=short", "train.max_steps=2"]).succeeds();
+    scratch.burnish(&["train", "--resume", "short", "train.max_steps=4"]).succeeds();
+    let trained = |run: &str| -> Vec<String> {
+        let rows = timeless_metrics(&scratch.path(run).join("metrics.jsonl")).into_iter();
+        rows.filter(|row| row.contains(r#""event":"train""#)).collect()
+    };
+    assert_eq!(trained("short"), trained("grpo"));
+}
+
+#[test]
+fn tokens_of_latent_steps_are_given_to_a_policy_that_learns_them_and_missed_by_name() {
+    let scratch = Scratch::new();
+    let plain = SFT.replace("[latent]\nunit = '\\d+[-+*/]\\d+=\\d+\\n'\nunits_max = 2\n", "");
+    assert!(!plain.contains("latent"));
+    // A head with rows beyond the tokenizer's ids, and one without.
+    for (dir, rows) in [("wide", 600), ("full", 264)] {
+        scratch.write("plain.toml", new_policy(rows, 1) + &plain);
+        let dir = format!("run.dir={dir}");
+        scratch.burnish(&["sft", "plain.toml", &dir, "train.max_steps=2", "eval.tasks=0"]).succeeds();
+    }
+    let sft = |from: &str| format!("[policy]\npath = \"{from}\"\n{SFT}");
+    scratch.write("wide.toml", sft("wide"));
+    let tokenizer = text(&scratch, "wide/checkpoints/step_2/tokenizer.json");
+    assert!(!tokenizer.contains("<swi>"));
+    scratch.burnish(&["sft", "wide.toml", "run.dir=taught", "train.max_steps=2"]).succeeds();
+    let tokenizer = text(&scratch, "taught/checkpoints/step_2/tokenizer.json");
+    assert!(["<swi>", "</swi>", "<latent>"].iter().all(|token| tokenizer.contains(token)));
+    scratch.burnish(&["eval", "taught"]).succeeds();
+
+    scratch.write("full.toml", sft("full"));
+    let missing = "no <swi>, </swi>, <latent>";
+    scratch.burnish(&["sft", "full.toml", "run.dir=none"]).fails_with(&[missing, "264 rows", "taken"]);
+    scratch.write("grpo.toml", GRPO.replace("\"starter\"", "\"wide\""));
+    scratch.burnish(&["train", "grpo.toml"]).fails_with(&[missing, "train.method"]);
+    let lora = "policy.lora={rank=2,alpha=4}";
+    scratch.burnish(&["sft", "wide.toml", "run.dir=none", lora]).fails_with(&[missing, "policy.lora"]);
+}
