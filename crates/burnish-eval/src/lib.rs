@@ -24,6 +24,7 @@ pub mod cells;
 mod change;
 mod crossed;
 mod effect;
+pub mod logistic;
 mod measure;
 mod pass_at_k;
 mod spread;

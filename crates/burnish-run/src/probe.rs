@@ -3,6 +3,7 @@
 //! look.
 
 mod lags;
+mod latent;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::policy::LoadedPolicy;
 use crate::tasks::Tasks;
 
 pub use lags::LagProfile;
+pub use latent::{Intervened, LatentProfile, Leaving, Opening};
 
 /// Most tokens of prompts in one pass.
 const PASS_TOKENS: usize = 8192;

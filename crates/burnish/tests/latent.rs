@@ -136,6 +136,22 @@ fn a_policy_learns_to_think_in_latent_steps_and_then_from_its_own_answers() {
     let rollout = scratch.burnish(&["rollout", "--from", "starter", "--eval"]).succeeds().stdout();
     assert!(rollout.contains('>') && !rollout.contains("<latent>"), "{rollout}");
 
+    let probed = scratch.burnish(&["probe", "starter", "--latent", "--json"]).succeeds().stdout();
+    let profile: Value = serde_json::from_str(&probed).unwrap();
+    let all = profile["interventions"].as_array().unwrap();
+    let named: Vec<&str> = all.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(named, ["none", "identity", "zero", "random_norm", "skip"]);
+    assert_eq!(all[0]["success"], plain["success"]["mean"]);
+    assert_eq!(all[1]["success"], all[0]["success"]);
+    assert!(profile["steps"].as_f64().unwrap() >= profile["used"].as_f64().unwrap());
+    for leaving in profile["leaving"].as_array().unwrap() {
+        assert!((0.0..=1.0).contains(&leaving["probability"].as_f64().unwrap()), "{leaving}");
+    }
+    let table = scratch.burnish(&["probe", "starter", "--latent", "--tasks", "9"]).succeeds().stdout();
+    assert!(table.contains("random_norm") && table.contains("p(</swi>)"), "{table}");
+    let visible = ["probe", "starter", "--latent", "latent.place=visible"];
+    scratch.burnish(&visible).fails_with(&["no latent steps"]);
+
     // The paper's replay and the gradient through the recurrence see the same answers in the first step, and learn
     // differently from them.
     for (run, gradient) in [("grpo", "frozen"), ("bptt", "bptt")] {

@@ -45,6 +45,10 @@ pub(crate) struct Arguments {
     /// With --samples: the temperature of these draws.
     #[arg(long, value_name = "T", default_value_t = 1.0, requires = "samples")]
     temperature: f32,
+    /// Of a recipe with `[latent]`: what answers are worth with other hidden states in their latent steps, and when the policy
+    /// opens and leaves spans.
+    #[arg(long, conflicts_with_all = ["after", "before", "by", "lags", "cells"])]
+    latent: bool,
     /// Differentiate the loss of right answers by the logits of attention: how far back its routing would learn to look.
     #[arg(long)]
     lags: bool,
@@ -65,6 +69,9 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
     super::say_notes(target.notes());
     if arguments.cells {
         return cells(arguments, &target);
+    }
+    if arguments.latent {
+        return latent(arguments, &target);
     }
     let marked = arguments.after.clone().zip(arguments.before.clone());
     let probe = Probe {
@@ -129,6 +136,49 @@ fn cells(arguments: &Arguments, target: &Target) -> Done {
         ] {
             println!("{name:>24}  {:>5.1} %", 100.0 * share);
         }
+    }
+    Ok(())
+}
+
+fn latent(arguments: &Arguments, target: &Target) -> Done {
+    let profile = target.latent(arguments.tasks)?;
+    if arguments.json {
+        out::json(&serde_json::to_string(&profile)?);
+        return Ok(());
+    }
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    println!("policy   {}", target.policy_shown());
+    println!(
+        "answers  {}; {} with latent steps, {:.2} on average",
+        profile.episodes,
+        percent(profile.used),
+        profile.steps
+    );
+    println!();
+    let head = ["what latent steps read", "right", "of those right without"].map(str::to_owned).to_vec();
+    let rows = profile.interventions.iter().map(|one| {
+        let of_right = one.success_of_right.map_or_else(|| "–".to_owned(), percent);
+        vec![one.name.to_owned(), percent(one.success), of_right]
+    });
+    aligned(&iter::once(head).chain(rows).collect::<Vec<_>>());
+    if !profile.leaving.is_empty() {
+        println!();
+        let head = ["steps so far", "spans", "p(</swi>)", "likeliest"].map(str::to_owned).to_vec();
+        let rows = profile.leaving.iter().map(|one| {
+            let probability = format!("{:.3}", one.probability);
+            vec![one.steps.to_string(), one.spans.to_string(), probability, percent(one.likeliest)]
+        });
+        aligned(&iter::once(head).chain(rows).collect::<Vec<_>>());
+    }
+    if let Some(opening) = &profile.opening {
+        println!();
+        println!(
+            "a span opens next: AUROC {:.3} of a linear probe, {:.3} with shuffled labels ({} positions, {} of them open one)",
+            opening.auroc,
+            opening.auroc_shuffled,
+            opening.measured_on,
+            percent(opening.opens)
+        );
     }
     Ok(())
 }
