@@ -35,6 +35,8 @@ pub enum Draws {
     HeldOutNoise,
     /// Answers whose attention is looked at.
     Probe,
+    /// The tasks on which the inputs of linear maps are recorded.
+    Calibration,
 }
 
 /// Above the number of tasks of any step: copies of its tasks have places from here on.
@@ -58,6 +60,7 @@ impl Draws {
             Draws::Noise => 1 << 40,
             Draws::HeldOutNoise => (1 << 40) + 1,
             Draws::Probe => (1 << 40) + 2,
+            Draws::Calibration => (1 << 40) + 3,
         }
     }
 
@@ -99,6 +102,7 @@ mod tests {
             Draws::Noise,
             Draws::HeldOutNoise,
             Draws::Probe,
+            Draws::Calibration,
         ];
         let cuts = (1..100_000).map(Draws::Continuation);
         let stages: std::collections::BTreeSet<u64> =
