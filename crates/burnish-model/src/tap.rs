@@ -24,6 +24,15 @@ pub trait Tap {
     /// `[T, heads]`. Layers of another kind have none, and where keys are out of reach (see
     /// [`Mix::attention_to`](crate::Mix::attention_to)) it is not called.
     fn attention(&mut self, _tape: &mut Tape<'_>, _layer: usize, _set: usize, _share: Var) {}
+
+    /// Whether it wants to see what linear maps read.
+    fn wants_inputs(&self) -> bool {
+        false
+    }
+
+    /// What the linear maps `maps` read, `[T, columns]`, all of them the same; maps are named as in the checkpoint,
+    /// without `.weight`. A head that is the embedding is none of them.
+    fn inputs(&mut self, _maps: &[&str], _x: &Var) {}
 }
 
 /// No tap.

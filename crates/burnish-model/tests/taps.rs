@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burnish_model::{Marked, Model, Packed, Tap};
-use burnish_tensor::{Layout, Segment, Tape, Var};
+use burnish_tensor::{Layout, Param, Segment, Tape, Var};
 use serde::Deserialize;
 
 fn golden(name: &str) -> PathBuf {
@@ -236,6 +236,79 @@ fn what_is_replaced_goes_on_and_only_later_tokens_see_it() {
                 nudged.chunks(width).zip(plain.chunks(width)).map(|(a, b)| a != b).collect();
             let sees_later = layer < model.config.num_hidden_layers;
             assert_eq!(changed, [false, false, true, sees_later, sees_later], "{name}, layer {layer}");
+        }
+    }
+}
+
+/// Keeps what every linear map reads, and the residual stream.
+#[derive(Default)]
+struct Inputs {
+    of_maps: BTreeMap<String, Var>,
+    hidden: Vec<Var>,
+}
+
+impl Tap for Inputs {
+    fn hidden(&mut self, _tape: &mut Tape<'_>, _layer: usize, hidden: Var) -> Var {
+        self.hidden.push(hidden.clone());
+        hidden
+    }
+
+    fn wants_inputs(&self) -> bool {
+        true
+    }
+
+    fn inputs(&mut self, maps: &[&str], x: &Var) {
+        for map in maps {
+            let before = self.of_maps.insert((*map).to_owned(), x.clone());
+            assert!(before.is_none(), "{map} is shown twice");
+        }
+    }
+}
+
+#[test]
+fn every_linear_map_shows_what_it_reads_and_looking_changes_no_bit() {
+    for name in ["qwen3", "llama", "qwen2", "qwen3_5", "rule-delta-net", "rule-kda", "rule-fg2-gdn-plus"] {
+        let model = Model::load(&golden(name)).unwrap();
+        let ids = [3, 1, 4, 1, 5, 9, 2, 6];
+        let (positions, mixer) = packed(&model, &[ids.len()]);
+        let mut inputs = Inputs::default();
+        let mut tape = Tape::inference(&model.params);
+        let seen = model.forward_tapped(&mut tape, &ids, &positions, &mut mixer.clone(), &mut inputs);
+        let unseen = model.forward(&mut tape, &ids, &positions, &mut mixer.clone());
+        assert_eq!(seen.data(), unseen.data(), "{name}");
+
+        let matrices = model.params.entries().iter().filter(|entry| entry.shape.len() == 2);
+        let maps = matrices.filter(|entry| !entry.name.contains("embed_tokens"));
+        let maps: BTreeMap<&str, Param> =
+            maps.map(|entry| (entry.name.strip_suffix(".weight").unwrap(), entry.param)).collect();
+        let shown: Vec<&str> = inputs.of_maps.keys().map(String::as_str).collect();
+        assert_eq!(shown, maps.keys().copied().collect::<Vec<_>>(), "{name}");
+        for (map, param) in &maps {
+            let x = &inputs.of_maps[*map];
+            assert_eq!((x.rows(), x.cols()), (ids.len(), param.cols), "{name}: {map}");
+        }
+        // What a layer adds to the residual stream is what its last two maps make of what they read.
+        for layer in 0..model.config.num_hidden_layers {
+            let of_layer = format!(".layers.{layer}.");
+            let is_last = |map: &&&str| {
+                map.contains(&of_layer)
+                    && ["o_proj", "out_proj", "down_proj"].iter().any(|end| map.ends_with(end))
+            };
+            let last: Vec<&&str> = maps.keys().filter(is_last).collect();
+            assert_eq!(last.len(), 2, "{name}: {last:?}");
+            let mut sum = inputs.hidden[layer].data().to_vec();
+            for map in last {
+                let y = tape.linear(&inputs.of_maps[*map], maps[*map], None);
+                sum.iter_mut().zip(y.data()).for_each(|(sum, y)| *sum += y);
+            }
+            let difference = largest_difference(&sum, inputs.hidden[layer + 1].data());
+            assert!(difference < 1e-5, "{name}, layer {layer}: {difference}");
+            let of =
+                |map: &str| maps.keys().find(|own| own.contains(&of_layer) && own.ends_with(map)).unwrap();
+            let [gate, up] = ["gate_proj", "up_proj"]
+                .map(|map| tape.linear(&inputs.of_maps[*of(map)], maps[*of(map)], None));
+            let gated = tape.swiglu(&gate, &up);
+            assert_eq!(gated.data(), inputs.of_maps[*of("down_proj")].data(), "{name}, layer {layer}");
         }
     }
 }

@@ -26,6 +26,7 @@ pub(super) const BOUNDS: &[(&str, u64)] = &[
     ("train.micro_batch_tokens", 1 << 24),
     ("env.tasks", TASKS_MAX),
     ("data.demonstrations[].tasks", TASKS_MAX),
+    ("weights.calibration.tasks", TASKS_MAX),
     ("data.decontaminate.ngram", 1000),
     ("rollout.tasks_per_step", EPISODES_MAX),
     ("rollout.group_size", ROLLOUTS_MAX),
@@ -166,6 +167,11 @@ mod tests {
                     }
                     None if key.starts_with("user") => {
                         vec![format!("user={{path=\"x\", tokens_max={count}}}")]
+                    }
+                    None if key.starts_with("weights") => {
+                        vec![format!(
+                            "weights={{method=\"arm\", models=[], calibration={{env=\"chains\", tasks={count}}}}}"
+                        )]
                     }
                     None if *key == "policy.lora.rank" => {
                         vec![format!("policy.lora={{rank={count}, alpha=1.0}}")]

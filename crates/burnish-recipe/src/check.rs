@@ -22,8 +22,8 @@ use crate::split::Split;
 use crate::supply::{SUPPLIES, Table};
 
 use super::{
-    LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe, RecipeError, Source, TeacherContext,
-    TeacherSection, Use, bounds, empty, engine, evaluations, latent, trainer, weights,
+    Calibration, LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe, RecipeError, Source,
+    TeacherContext, TeacherSection, Use, bounds, empty, engine, evaluations, latent, trainer, weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -550,6 +550,7 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
     if what == Use::Evaluation {
         return Ok(());
     }
+    complete_calibration(recipe, source)?;
     complete_demonstrations(recipe, source)
 }
 
@@ -569,7 +570,29 @@ fn complete_without_environment(recipe: &mut Recipe, source: &Source, what: Use)
         return Err(source.error("eval.tasks", problem.to_owned()));
     }
     recipe.eval.tasks = 0;
-    if what == Use::Evaluation { Ok(()) } else { complete_demonstrations(recipe, source) }
+    if what == Use::Evaluation {
+        return Ok(());
+    }
+    complete_calibration(recipe, source)?;
+    complete_demonstrations(recipe, source)
+}
+
+/// The texts of a stream of surgery.
+fn complete_calibration(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
+    let calibration = recipe.weights.as_mut().and_then(|weights| weights.calibration.as_mut());
+    let Some(Calibration { env, config, .. }) = calibration else { return Ok(()) };
+    let key = "weights.calibration.env";
+    let generator = complete(env, key, config, "weights.calibration.config", source)?;
+    match (generator.evaluation_only(), generator.demonstrations()) {
+        (Some(reason), _) => Err(source.error(key, format!("can't be used: {reason}"))),
+        (None, None) => {
+            let problem = format!(
+                "can't be used: `{env}` knows no answers to its tasks; take one that does, as `chains`"
+            );
+            Err(source.error(key, problem))
+        }
+        (None, Some(_)) => Ok(()),
+    }
 }
 
 fn complete_demonstrations(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {

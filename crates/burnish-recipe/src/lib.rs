@@ -75,7 +75,7 @@ pub use stage_use::StageUse;
 pub use teacher::{TeacherContext, TeacherSection};
 pub use train::{Method, TrainSection};
 pub use user::UserSection;
-pub use weights::{Ingredient, Place, WeightsSection};
+pub use weights::{Calibration, Ingredient, Place, WeightsSection};
 
 /// What is wrong with a recipe, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -141,6 +141,12 @@ pub fn each_config<E>(
             visit(&format!("{table}.config"), &main, config)?;
         }
     }
+    if let Some(set) = recipe.get_mut("weights").and_then(|weights| weights.get_mut("calibration")) {
+        let own = id(set, "env").unwrap_or_default();
+        if let Some(config) = set.get_mut("config") {
+            visit("weights.calibration.config", &own, config)?;
+        }
+    }
     for (table, list) in [("eval", "extra"), ("data", "demonstrations")] {
         let items = recipe.get_mut(table).and_then(|table| table.get_mut(list));
         let Some(Value::Array(items)) = items else { continue };
@@ -248,7 +254,10 @@ mod tests {
             "run": {"dir": "run", "cache": "cache"},
             "policy": {"path": "policy", "chat_template": "chat.jinja", "from": "one.toml"},
             "teacher": {"path": "teacher", "from": {"recipe": "two.toml", "set": ["x"]}},
-            "weights": {"base_model": {"path": "w"}, "models": [{"from": "x.toml"}, {"from": {"recipe": "y.toml"}}]},
+            "weights": {
+                "base_model": {"path": "w"}, "models": [{"from": "x.toml"}, {"from": {"recipe": "y.toml"}}],
+                "calibration": {"env": "rows", "config": rows("i")},
+            },
             "critic": {"path": "critic"}, "judge": {"path": "judge", "prompt": "path"}, "user": {"path": "user"},
             "reward": {"model": {"path": "reward"}},
             "env": {"id": "rows", "config": rows("a"), "split": {"scorer": {"judge": {"path": "scorer"}}}},
@@ -293,6 +302,8 @@ mod tests {
             "teacher.path=teacher",
             "user.path=user",
             "weights.base_model.path=w",
+            "weights.calibration.config.base_dir=rows",
+            "weights.calibration.config.path=i rows",
             "weights.models[0].from=x.toml",
             "weights.models[1].from.recipe=y.toml",
         ];

@@ -9,7 +9,7 @@ use burnish_weights::{Float, Input, Merge, WeightsError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Recipe, RecipeError, Source, StageRecipe};
+use super::{Recipe, RecipeError, Source, StageRecipe, empty};
 
 /// `[weights]`: the policy is made by surgery, instead of `policy.path`, `policy.from` or `policy.new` (`docs/stages.md`).
 /// Methods and their parameters are those of `docs/weights.md`.
@@ -32,6 +32,28 @@ pub struct WeightsSection {
     /// What random choices of the method depend on.
     #[serde(default)]
     pub seed: u64,
+    /// Texts on which the inputs of linear maps are recorded, for methods that turn changes by them. The models are then
+    /// a stream: each is merged by itself, into what came of those before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+}
+
+/// `[weights.calibration]`: an environment's tasks with known answers. None of them is held out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// Id of the environment.
+    pub env: String,
+    /// How many tasks.
+    #[serde(default = "calibration_tasks")]
+    pub tasks: usize,
+    /// The environment's own configuration.
+    #[serde(default = "empty")]
+    pub config: Value,
+}
+
+fn calibration_tasks() -> usize {
+    128
 }
 
 /// A model of `[weights]`: `{ path = "models/base" }`, or `{ from = "recipes/sft.toml" }`.
@@ -132,6 +154,34 @@ impl WeightsSection {
         Ok(merge)
     }
 
+    /// The surgery as single merges: itself, or for a stream one for each model. The models of a step are the one before
+    /// it and its own, whose parameters come before those of all; the base of the first step is that of the stream, and
+    /// that of a later one is unknown until the step before it is made.
+    pub fn steps(&self) -> Vec<Self> {
+        if self.calibration.is_none() {
+            return vec![self.clone()];
+        }
+        let plain = |model: &Ingredient| Ingredient { parameters: BTreeMap::new(), ..model.clone() };
+        let step = |at: usize| {
+            let mut parameters = self.parameters.clone();
+            parameters.extend(self.models[at].parameters.clone());
+            WeightsSection {
+                base_model: if at == 0 { self.base_model.clone() } else { Some(Ingredient::default()) },
+                models: self.models[at.saturating_sub(1)..=at].iter().map(plain).collect(),
+                parameters,
+                calibration: None,
+                ..self.clone()
+            }
+        };
+        (0..self.models.len()).map(step).collect()
+    }
+
+    /// The same stream, ended after `models` models.
+    #[must_use]
+    pub fn until(&self, models: usize) -> Self {
+        WeightsSection { models: self.models.iter().take(models).cloned().collect(), ..self.clone() }
+    }
+
     /// Texts among the parameters that name existing files, as those of `arm` do.
     pub fn files(&self) -> Vec<PathBuf> {
         let of_models = self.ingredients().flat_map(|(_, model)| model.parameters.values());
@@ -194,11 +244,26 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
             return Err(source.error(&place.key(), rule.to_owned()));
         }
     }
-    weights.merge().map(drop).map_err(|error| match error {
+    let wrong = |error| match error {
         WeightsError::Config { place, problem } => {
             let at = source.error(&place, String::new()).place;
             RecipeError { place: at, problem: format!("`{place}`: {problem}"), help: None }
         }
         error => source.error("weights", format!("can't be carried out: {error}")),
-    })
+    };
+    let merges = weights.steps().iter().map(WeightsSection::merge).collect::<Result<Vec<Merge>, _>>();
+    let merges = merges.map_err(wrong)?;
+    let Some(calibration) = &weights.calibration else { return Ok(()) };
+    if calibration.tasks == 0 {
+        return Err(source.error("weights.calibration.tasks", "must be 1 or more".to_owned()));
+    }
+    if merges.is_empty() {
+        return Err(source.error("weights.models", "is empty: a stream has at least one model".to_owned()));
+    }
+    if merges.iter().any(|merge| merge.directions().is_none()) {
+        let problem =
+            format!("has no use: {} does not ask what maps read; leave the table out", weights.method);
+        return Err(source.error("weights.calibration", problem));
+    }
+    Ok(())
 }

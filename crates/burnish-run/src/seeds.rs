@@ -35,6 +35,8 @@ pub enum Draws {
     HeldOutNoise,
     /// Answers whose attention is looked at.
     Probe,
+    /// The tasks on which the inputs of linear maps are recorded.
+    Calibration,
     /// Which demonstrations are taken from an earlier stage of the latent curriculum.
     LatentStage,
 }
@@ -60,7 +62,8 @@ impl Draws {
             Draws::Noise => 1 << 40,
             Draws::HeldOutNoise => (1 << 40) + 1,
             Draws::Probe => (1 << 40) + 2,
-            Draws::LatentStage => (1 << 40) + 3,
+            Draws::Calibration => (1 << 40) + 3,
+            Draws::LatentStage => (1 << 40) + 4,
         }
     }
 
@@ -102,6 +105,7 @@ mod tests {
             Draws::Noise,
             Draws::HeldOutNoise,
             Draws::Probe,
+            Draws::Calibration,
             Draws::LatentStage,
         ];
         let cuts = (1..100_000).map(Draws::Continuation);

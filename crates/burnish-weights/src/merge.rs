@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::align::{Aligned, align};
 use crate::checkpoint::{CONFIG, Checkpoint, View, place};
+use crate::inputs::Recorded;
 use crate::method::{Base, Donor, Job, Kernel, Method, Part, Site};
 use crate::settings::{self, Settings};
 use crate::sink::{Planned, SHARD_BYTES_MAX, Sink};
@@ -50,11 +51,13 @@ pub struct Options {
     pub shard_bytes_max: u64,
     /// The configuration's text, which is stored beside the result.
     pub recipe: Option<String>,
+    /// What maps read at the last model, and at the base; for methods that take that ([`Merge::directions`]).
+    pub recorded: Option<[Recorded; 2]>,
 }
 
 impl std::default::Default for Options {
     fn default() -> Self {
-        Options { seed: 0, shard_bytes_max: SHARD_BYTES_MAX, recipe: None }
+        Options { seed: 0, shard_bytes_max: SHARD_BYTES_MAX, recipe: None, recorded: None }
     }
 }
 
@@ -132,6 +135,12 @@ impl Merge {
         Ok(())
     }
 
+    /// The most directions of a map's inputs that the method makes use of, by its settings; `None` if it takes no
+    /// recorded inputs.
+    pub fn directions(&self) -> Option<usize> {
+        self.method.directions(&self.shared)
+    }
+
     /// Merges, and writes a model directory to `output`, which appears only when it is complete.
     ///
     /// # Errors
@@ -155,6 +164,7 @@ impl Merge {
             shared: &self.shared,
             keys: self.method.card().keys,
             seed: options.seed,
+            recorded: options.recorded.as_ref(),
         };
         let names: Vec<&str> = aligned.iter().map(|one| one.name).collect();
         self.method.check(&job, &names)?;

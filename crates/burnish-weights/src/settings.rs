@@ -222,6 +222,23 @@ pub(crate) fn check(settings: &Settings, keys: &[Key], method: &str) -> Result<(
     Ok(())
 }
 
+/// The largest number that `key` has for any tensor; `None` if it must be set and is not.
+pub(crate) fn largest(key: &Key, settings: &Settings) -> Option<f64> {
+    let Some(setting) = settings.get(key.name) else {
+        return match key.default {
+            Some(Default::Number(number)) => Some(number),
+            _ => None,
+        };
+    };
+    let mut largest = None;
+    let seen = setting.said.each(&mut |scalar| {
+        let number = key.kind.accept(scalar)?.number();
+        largest = Some(largest.map_or(number, |largest: f64| largest.max(number)));
+        Ok(())
+    });
+    seen.ok().and(largest)
+}
+
 /// The value of `key` for the tensor `name`: of the first of `scopes` that has one, else the default.
 ///
 /// # Errors

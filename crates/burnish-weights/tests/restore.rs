@@ -1,11 +1,11 @@
-//! The invariants of QK-Restore (card 3) and of ARM (card 14) on checkpoints.
+//! The invariants of QK-Restore (card 3) on checkpoints.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
-use burnish_weights::{Float, Planned, Sink};
-use common::{CONFIG, Scratch, Tensors, bytes, changed, decoder, fill, random};
+use burnish_weights::Float;
+use common::{CONFIG, Scratch, Tensors, changed, decoder, fill};
 
 fn restore(parameters: &str) -> String {
     format!(
@@ -227,143 +227,4 @@ fn what_cannot_be_restored_says_why() {
     let error = scratch.merge(&yaml, "out").unwrap_err().to_string();
     assert!(error.contains("10 rows") && error.contains("4 heads"), "{error}");
     assert!(!scratch.path("out").exists());
-}
-
-// ARM
-
-const STEP: &str =
-    "merge_method: arm\nbase_model: '@merged'\nmodels: [{model: '@before'}, {model: '@after'}]\n";
-
-/// Inputs of every map under its name.
-fn record(scratch: &Scratch, name: &str, seed: u64) {
-    let maps = decoder(1).into_iter().filter(|(name, shape, _)| shape.len() == 2 && !name.contains("embed"));
-    let recorded: Tensors = maps
-        .enumerate()
-        .map(|(at, (name, shape, _))| {
-            let map = name.trim_end_matches(".weight").to_owned();
-            (map, vec![6, shape[1]], random(6 * shape[1], seed + at as u64))
-        })
-        .collect();
-    let planned: Vec<Planned> = recorded
-        .iter()
-        .map(|(name, shape, values)| Planned {
-            name: name.clone(),
-            dtype: Float::F32.dtype(),
-            shape: shape.clone(),
-            bytes: 4 * values.len(),
-        })
-        .collect();
-    let sink = Sink::create(&scratch.path(name), &planned, u64::MAX).unwrap();
-    for (at, (_, _, values)) in recorded.iter().enumerate() {
-        sink.write(at, 0, &bytes(values, Float::F32)).unwrap();
-    }
-    sink.finish().unwrap();
-}
-
-fn rotated(from: &str, to: &str, more: &str) -> String {
-    format!(
-        "{STEP}parameters: {{eta: 1.0, activations: '@{from}/model.safetensors', activations_merged: \
-         '@{to}/model.safetensors'{more}}}"
-    )
-}
-
-fn stream(scratch: &Scratch) -> Vec<Tensors> {
-    let mut all = vec![decoder(1)];
-    for step in 1..4 {
-        let next = changed(&all[step - 1], 10 + step as u64, 0.2);
-        all.push(next);
-    }
-    for (at, tensors) in all.iter().enumerate() {
-        scratch.write(&format!("step{at}"), tensors, Float::F32, CONFIG);
-    }
-    all
-}
-
-#[test]
-fn plain_increments_with_rate_one_end_at_the_last_checkpoint() {
-    let scratch = Scratch::new();
-    let all = stream(&scratch);
-    for step in 1..all.len() {
-        let merged = if step == 1 { "step0".to_owned() } else { format!("merged{}", step - 1) };
-        let yaml = STEP
-            .replace("@merged", &format!("@{merged}"))
-            .replace("@before", &format!("@step{}", step - 1))
-            .replace("@after", &format!("@step{step}"));
-        scratch.merge(&format!("{yaml}parameters: {{eta: 1.0}}"), &format!("merged{step}")).unwrap();
-        if step == 1 {
-            scratch.merge(&format!("{yaml}parameters: {{eta: 0.0}}"), "rate0").unwrap();
-            assert_eq!(scratch.bytes("rate0"), scratch.bytes("step0"));
-        }
-    }
-    let found = scratch.values("merged3");
-    for (name, _, values) in &all[3] {
-        let distance = found[name].iter().zip(values).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!(distance < 1e-5, "{name}: {distance}");
-    }
-}
-
-#[test]
-fn increments_are_rotated_only_where_subspaces_differ_and_keep_their_length() {
-    let scratch = Scratch::new();
-    let all = stream(&scratch);
-    for (name, step) in [("merged", 0), ("before", 1), ("after", 2)] {
-        scratch.write(name, &all[step], Float::F32, CONFIG);
-    }
-    record(&scratch, "x", 50);
-    record(&scratch, "y", 90);
-    scratch.merge(&format!("{STEP}parameters: {{eta: 1.0}}"), "plain").unwrap();
-    scratch.merge(&rotated("x", "x", ""), "same").unwrap();
-    scratch.merge(&rotated("x", "y", ", rank: 0"), "rank0").unwrap();
-    scratch.merge(&rotated("x", "y", ", rank: 3"), "turned").unwrap();
-    let [plain, same, rank0, turned, merged] =
-        ["plain", "same", "rank0", "turned", "merged"].map(|name| scratch.values(name));
-    assert_eq!(rank0, plain);
-    for (name, plain) in &plain {
-        let distance = |of: &[f32]| of.iter().zip(plain).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!(distance(&same[name]) < 1e-5, "{name}");
-        let is_map = name.contains("proj") || name.contains("lm_head");
-        assert_eq!(distance(&turned[name]) > 1e-2, is_map, "{name}");
-        let length = |of: &[f32]| {
-            of.iter().zip(&merged[name]).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt()
-        };
-        assert!((length(plain) - length(&turned[name])).abs() < 1e-4 * length(plain), "{name}");
-    }
-    // The first step has no merged model beside the checkpoint that it begins with.
-    let first =
-        "merge_method: arm\nbase_model: '@before'\nmodels: [{model: '@after'}]\nparameters: {eta: 0.5}";
-    scratch.merge(first, "first").unwrap();
-    let found = scratch.values("first");
-    for ((name, _, before), (_, _, after)) in all[1].iter().zip(&all[2]) {
-        for ((found, before), after) in found[name].iter().zip(before).zip(after) {
-            assert!((found - (before + 0.5 * (after - before))).abs() < 1e-6, "{name}");
-        }
-    }
-}
-
-#[test]
-fn recorded_inputs_that_do_not_fit_are_refused() {
-    let scratch = Scratch::new();
-    let all = stream(&scratch);
-    for (name, step) in [("merged", 0), ("before", 1), ("after", 2)] {
-        scratch.write(name, &all[step], Float::F32, CONFIG);
-    }
-    record(&scratch, "x", 50);
-    let fails = |yaml: &str, parts: &[&str]| {
-        let error = scratch.merge(yaml, "out").unwrap_err().to_string();
-        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
-        assert!(!scratch.path("out").exists());
-    };
-    let one = format!("{STEP}parameters: {{eta: 1.0, activations: '@x/model.safetensors'}}");
-    fails(&one, &["belong together"]);
-    let strange = fill(vec![("model.layers.0.self_attn.q_proj".into(), vec![6, 3])], 1);
-    scratch.write("strange", &strange, Float::F32, "{}");
-    fails(&rotated("x", "strange", ""), &["q_proj", "[6, 3]", "[samples, 8]"]);
-    let none = fill(vec![("other".into(), vec![6, 8])], 1);
-    scratch.write("none", &none, Float::F32, "{}");
-    fails(&rotated("none", "x", ""), &["no map", "model.embed_tokens"]);
-    fails(&rotated("absent", "x", ""), &["absent"]);
-    let one = fill(vec![("model.layers.1.mlp.up_proj".into(), vec![6, 8])], 1);
-    scratch.write("one", &one, Float::F32, "{}");
-    fails(&rotated("x", "one", ""), &["one/model.safetensors", "q_proj is missing", "at both models"]);
-    fails(&rotated("one", "x", ""), &["one/model.safetensors", "q_proj is missing", "at both models"]);
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use burnish_tensor::{Norm, Rope, Tape, Var};
 
+use super::linear::show;
 use super::{Declare, Linear};
 use crate::{Mix, ModelConfig, Tap};
 
@@ -75,6 +76,7 @@ impl Attention {
         mixer: &mut dyn Mix,
         tap: &mut dyn Tap,
     ) -> Var {
+        show(tap, [&self.q_proj, &self.k_proj, &self.v_proj], x);
         let q = self.q_proj.apply(tape, x);
         let k = self.k_proj.apply(tape, x);
         let v = self.v_proj.apply(tape, x);
@@ -101,6 +103,7 @@ impl Attention {
         if let Some(gate) = gate {
             mixed = tape.sigmoid_gate(&mixed, &gate);
         }
+        show(tap, [&self.o_proj], &mixed);
         self.o_proj.apply(tape, &mixed)
     }
 

@@ -11,9 +11,10 @@
 
 use burnish_tensor::{DeltaInputs, DeltaShape, Param, Tape, Var};
 
+use super::linear::show;
 use super::{Declare, Init, Linear};
 use crate::config::DeltaRuleConfig;
-use crate::{Mix, ModelConfig};
+use crate::{Mix, ModelConfig, Tap};
 
 #[derive(Debug, Clone)]
 pub(super) struct DeltaRule {
@@ -63,9 +64,10 @@ impl DeltaRule {
         }
     }
 
-    pub(super) fn apply(&self, tape: &mut Tape<'_>, x: &Var, mixer: &mut dyn Mix) -> Var {
+    pub(super) fn apply(&self, tape: &mut Tape<'_>, x: &Var, mixer: &mut dyn Mix, tap: &mut dyn Tap) -> Var {
         let DeltaShape { key_heads, key_dim, value_heads, value_dim } = self.shape;
         let (keys, values) = (key_heads * key_dim, value_heads * value_dim);
+        show(tap, [&self.in_proj_qkv, &self.in_proj_z, &self.in_proj_b, &self.in_proj_a], x);
         let qkv = self.in_proj_qkv.apply(tape, x);
         let z = self.in_proj_z.apply(tape, x);
         let beta = self.in_proj_b.apply(tape, x);
@@ -83,6 +85,7 @@ impl DeltaRule {
 
         let normed = tape.rms_norm(&mixed, self.norm, self.eps);
         let gated = tape.swiglu(&z, &normed);
+        show(tap, [&self.out_proj], &gated);
         self.out_proj.apply(tape, &gated)
     }
 }

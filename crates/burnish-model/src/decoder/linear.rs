@@ -3,6 +3,7 @@
 use burnish_tensor::{Param, Tape, Var, Weight};
 
 use super::{Declare, Init};
+use crate::Tap;
 
 /// `x Wᵀ + b`.
 #[derive(Debug, Clone)]
@@ -23,5 +24,12 @@ impl Linear {
 
     pub(super) fn apply(&self, tape: &mut Tape<'_>, x: &Var) -> Var {
         tape.linear(x, self.weight, self.bias)
+    }
+}
+
+/// Shows the tap what `maps` read, if it wants to see that.
+pub(super) fn show<const N: usize>(tap: &mut dyn Tap, maps: [&Linear; N], x: &Var) {
+    if tap.wants_inputs() {
+        tap.inputs(&maps.map(|map| &*map.name), x);
     }
 }

@@ -23,7 +23,7 @@ use burnish_tensor::{HeadShape, Norm, Param, Rope, Tape, Var, Weight};
 
 use self::attention::Attention;
 use self::delta_rule::DeltaRule;
-use self::linear::Linear;
+use self::linear::{Linear, show};
 use self::rule_layer::RuleLayer;
 use crate::{Head, LayerKind, Mix, ModelConfig, Packed, Tap, lora};
 
@@ -107,7 +107,11 @@ impl Decoder {
             hidden = self.layer(tape, index, &hidden, positions, mixer, tap);
         }
         hidden = tap.hidden(tape, self.layers.len(), hidden);
-        self.normed(tape, &hidden)
+        let normed = self.normed(tape, &hidden);
+        if tap.wants_inputs() && self.lm_head.base != self.embed_tokens {
+            tap.inputs(&[lora::HEAD], &normed);
+        }
+        normed
     }
 
     /// The final norm.
@@ -165,12 +169,12 @@ impl Decoder {
         let normed = tape.rms_norm(hidden, layer.input_layernorm, self.eps);
         let mixed = match &layer.block {
             Block::Attention(attention) => attention.apply(tape, index, &normed, positions, mixer, tap),
-            Block::DeltaRule(rule) => rule.apply(tape, &normed, mixer),
-            Block::Rule(rule) => rule.apply(tape, &normed, mixer),
+            Block::DeltaRule(rule) => rule.apply(tape, &normed, mixer, tap),
+            Block::Rule(rule) => rule.apply(tape, &normed, mixer, tap),
         };
         let hidden = tape.add(hidden, &mixed);
         let normed = tape.rms_norm(&hidden, layer.post_attention_layernorm, self.eps);
-        let mixed = layer.mlp(tape, &normed);
+        let mixed = layer.mlp(tape, &normed, tap);
         tape.add(&hidden, &mixed)
     }
 }
@@ -206,9 +210,14 @@ impl Layer {
         }
     }
 
-    fn mlp(&self, tape: &mut Tape<'_>, x: &Var) -> Var {
+    fn mlp(&self, tape: &mut Tape<'_>, x: &Var, tap: &mut dyn Tap) -> Var {
+        show(tap, [&self.gate_proj, &self.up_proj], x);
         let gate = self.gate_proj.apply(tape, x);
         let up = self.up_proj.apply(tape, x);
+        if tap.wants_inputs() {
+            let gated = tape.swiglu(&gate, &up);
+            show(tap, [&self.down_proj], &gated);
+        }
         tape.swiglu_linear(&gate, &up, self.down_proj.weight, self.down_proj.bias)
     }
 }

@@ -15,9 +15,10 @@
 
 use burnish_tensor::{DeltaInputs, DeltaShape, Param, Tape, Var};
 
+use super::linear::show;
 use super::{Declare, Init, Linear};
 use crate::config::{Decay, DeltaRuleConfig, Rate, Rule};
-use crate::{Mix, ModelConfig};
+use crate::{Mix, ModelConfig, Tap};
 
 #[derive(Debug, Clone)]
 pub(super) struct RuleLayer {
@@ -77,11 +78,14 @@ impl Projection {
         }
     }
 
-    fn apply(&self, tape: &mut Tape<'_>, x: &Var) -> Var {
+    fn apply(&self, tape: &mut Tape<'_>, x: &Var, tap: &mut dyn Tap) -> Var {
+        let (Projection::Whole(first) | Projection::Thin(first, _)) = self;
+        show(tap, [first], x);
         match self {
             Projection::Whole(linear) => linear.apply(tape, x),
             Projection::Thin(first, second) => {
                 let x = first.apply(tape, x);
+                show(tap, [second], &x);
                 second.apply(tape, &x)
             }
         }
@@ -142,16 +146,17 @@ impl RuleLayer {
         }
     }
 
-    pub(super) fn apply(&self, tape: &mut Tape<'_>, x: &Var, mixer: &mut dyn Mix) -> Var {
+    pub(super) fn apply(&self, tape: &mut Tape<'_>, x: &Var, mixer: &mut dyn Mix, tap: &mut dyn Tap) -> Var {
         let (keys, values) = (self.shape.key_width(), self.shape.value_width());
         let (key_dim, heads) = (self.shape.key_dim, self.shape.value_heads);
+        show(tap, [&self.in_proj_qkv], x);
         let qkv = self.in_proj_qkv.apply(tape, x);
         let constant =
             |tape: &mut Tape<'_>, value: f32| tape.external(x.rows(), heads, vec![value; x.rows() * heads]);
         let log_decay = match &self.decays {
             None => constant(tape, 0.0),
             Some(decays) => {
-                let log_decay = decays.projection.apply(tape, x);
+                let log_decay = decays.projection.apply(tape, x, tap);
                 tape.log_decay(&log_decay, decays.a_log, decays.dt_bias)
             }
         };
@@ -163,17 +168,17 @@ impl RuleLayer {
         let k = tape.unit_heads(&k, key_dim, 1.0);
         let (k, v, beta) = match &self.rates {
             Rates::PerHead(projection) => {
-                let beta = projection.apply(tape, x);
+                let beta = projection.apply(tape, x, tap);
                 (k, v, tape.sigmoid(&beta))
             }
             Rates::PerChannel(projection) => {
-                let rates = projection.apply(tape, x);
+                let rates = projection.apply(tape, x, tap);
                 (tape.root_gate(&k, &rates), tape.root_gate(&v, &rates), constant(tape, 1.0))
             }
             Rates::EraseWrite(both) => {
                 let [erase, write] = &**both;
-                let erase = erase.apply(tape, x);
-                let write = write.apply(tape, x);
+                let erase = erase.apply(tape, x, tap);
+                let write = write.apply(tape, x, tap);
                 (tape.root_gate(&k, &erase), tape.root_gate(&v, &write), constant(tape, 1.0))
             }
         };
@@ -181,8 +186,9 @@ impl RuleLayer {
         let mixed = mixer.recur(tape, self.index, inputs, self.shape);
 
         let normed = tape.rms_norm(&mixed, self.norm, self.eps);
-        let gate = self.gate.apply(tape, x);
+        let gate = self.gate.apply(tape, x, tap);
         let gated = tape.sigmoid_gate(&normed, &gate);
+        show(tap, [&self.out_proj], &gated);
         self.out_proj.apply(tape, &gated)
     }
 

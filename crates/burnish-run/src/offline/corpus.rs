@@ -42,7 +42,7 @@ pub(crate) struct Corpus {
     /// Rows that are used, where not all are.
     kept: Option<Vec<usize>>,
     /// Episodes of solvers, each with the tools that the environment offers in it.
-    solved: Vec<(Vec<Message>, Vec<ToolSpec>)>,
+    solved: Vec<Solved>,
     /// What to tell a person about the splits.
     pub(crate) parts: Vec<String>,
 }
@@ -181,9 +181,8 @@ impl Corpus {
             self.parts.push(format!("data.demonstrations[{index}].split: {}", told(&tasks)));
         }
         let mut is_demonstrated = false;
-        let episode_of = |task: &Task| generator.demonstrations()?.demonstrate_episode(task);
         for task in tasks {
-            let Some(episode) = episode_of(&task) else { continue };
+            let Some(solved) = solved(recipe, &*generator, &task)? else { continue };
             is_demonstrated = true;
             let row = generator.rows().and_then(|rows| rows.row(&task));
             let overlaps = match (counter.as_deref_mut(), row) {
@@ -191,8 +190,7 @@ impl Corpus {
                 _ => false,
             };
             if !(drops && overlaps) {
-                let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 };
-                self.solved.push((episode, rollout::opened(&*generator, &task, seeds.address(0))?.tools));
+                self.solved.push(solved);
             }
         }
         if is_demonstrated {
@@ -280,6 +278,24 @@ impl Corpus {
         }
         Ok(texts)
     }
+}
+
+/// An episode of a solver, with the tools that the environment offers in it.
+pub(crate) type Solved = (Vec<Message>, Vec<ToolSpec>);
+
+/// The episode of the solver on a task; `None` if it has no answer.
+///
+/// # Errors
+/// If the environment can't be opened.
+pub(crate) fn solved(
+    recipe: &Recipe,
+    generator: &dyn Generator,
+    task: &Task,
+) -> Result<Option<Solved>, RunError> {
+    let episode = generator.demonstrations().and_then(|solver| solver.demonstrate_episode(task));
+    let Some(episode) = episode else { return Ok(None) };
+    let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 };
+    Ok(Some((episode, rollout::opened(generator, task, seeds.address(0))?.tools)))
 }
 
 /// The parts of a text between special tokens.

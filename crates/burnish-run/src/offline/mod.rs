@@ -25,7 +25,7 @@ use latent::Curriculum;
 use masks::{Masks, noise_seed};
 use rows::{Learned, Making};
 
-pub(crate) use corpus::{Corpus, Given, demonstrated};
+pub(crate) use corpus::{Corpus, Given, Solved, demonstrated, solved};
 
 /// Learning from a corpus. Samples are made when their step comes: held is only where they come from.
 pub(crate) struct OfflineLoop {

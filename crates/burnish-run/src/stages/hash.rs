@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use super::calibration::Texts;
 use super::surgery;
 use crate::RunError;
 use crate::model_files::policy_digests;
@@ -86,7 +87,9 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
             models.insert(name, policy_digests(&model_path::locate(path)?.dir)?);
         }
     }
-    let weights = recipe.weights.as_ref().map(surgery::decides).transpose()?;
+    let texts = Texts::of(recipe)?;
+    let decides = |weights| surgery::decides(weights, texts.as_ref().map(|texts| &*texts.digest));
+    let weights = recipe.weights.as_ref().map(decides).transpose()?;
     if let (Some(_), Value::Object(value)) = (&weights, &mut value) {
         value.shift_remove("weights");
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use burnish_core::TaskId;
 
-use super::Stage;
+use super::{Stage, calibration};
 use crate::RunError;
 use crate::offline::demonstrated;
 use crate::tasks::Tasks;
@@ -63,6 +63,9 @@ fn trained_on(recipe: &Recipe) -> Result<BTreeSet<TaskId>, RunError> {
             let (_, tasks) = demonstrated(recipe, index, &held_out)?;
             trained.extend(tasks.into_iter().map(|task| task.id));
         }
+    }
+    if let Some((_, tasks)) = calibration::tasks(recipe)? {
+        trained.extend(tasks.into_iter().map(|task| task.id));
     }
     Ok(trained)
 }

@@ -5,10 +5,11 @@
 //! policy.from, teacher.from, weights.models[0].from
 //!     -> resolve: the stage's recipe, those of the stages before it ..., and their hashes (hash.rs)
 //!     -> make:    each of them is an ordinary run in `run.cache`: finished, resumed, waited for or started
-//!     -> surgery: what `[weights]` makes of them (surgery.rs)
+//!     -> surgery: what `[weights]` makes of them (surgery.rs), by what their maps read (calibration.rs)
 //!     -> keep:    the later run keeps a copy of the weights (keep.rs), so that the cache may be deleted
 //! ```
 
+mod calibration;
 mod hash;
 mod held_out;
 mod keep;

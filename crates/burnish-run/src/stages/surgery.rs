@@ -8,6 +8,7 @@ use burnish_weights::{Checkpoint, Options, Progress, WeightsError};
 use serde_json::{Value, json};
 
 use super::Made;
+use super::calibration::Texts;
 use crate::RunError;
 use crate::model_files::policy_digests;
 use crate::model_path;
@@ -24,27 +25,50 @@ const FORMAT: u32 = 1;
 /// If a model can't be read or merged, or what is in its place can't be used.
 pub(super) fn make(recipe: &mut Recipe, watch: &mut dyn Watch, stop: &Stop) -> Result<Made, RunError> {
     let Some(weights) = &recipe.weights else { return Ok(Made::Ready) };
-    let output = place(&recipe.run.cache, weights)?;
-    if output.is_dir() {
-        check(&output)?;
-        watch.event(Event::Note(format!("surgery {}: there", output.display())));
-    } else {
-        watch.event(Event::Note(format!("surgery {}: merging by {}", output.display(), weights.method)));
-        let merge = located(weights)?.merge()?;
-        let options = Options { seed: weights.seed, ..Options::default() };
+    let texts = Texts::of(recipe)?;
+    let steps = located(weights)?.steps();
+    let of_step = |at: usize| match steps.len() {
+        1 => place(&recipe.run.cache, weights, texts.as_ref()),
+        _ => place(&recipe.run.cache, &weights.until(at + 1), texts.as_ref()),
+    };
+    let places = (0..steps.len()).map(of_step).collect::<Result<Vec<PathBuf>, RunError>>()?;
+    // What a stream came to so far is what the same stream would make of fewer models.
+    let made = places.iter().rposition(|place| place.is_dir());
+    if let Some(made) = made {
+        check(&places[made])?;
+        watch.event(Event::Note(format!("surgery {}: there", places[made].display())));
+    }
+    let first = made.map_or(0, |made| made + 1);
+    for (at, mut step) in steps.into_iter().enumerate().skip(first) {
+        let output = &places[at];
+        if let Some(before) = at.checked_sub(1)
+            && let Some(base) = &mut step.base_model
+        {
+            base.made = Some(places[before].clone());
+        }
+        let of = if places.len() > 1 { format!(" ({} of {})", at + 1, places.len()) } else { String::new() };
+        watch.event(Event::Note(format!("surgery {}: merging by {}{of}", output.display(), step.method)));
+        let merge = step.merge()?;
+        let mut options = Options { seed: step.seed, ..Options::default() };
+        if let Some(texts) = &texts {
+            match texts.record(&merge, stop)? {
+                ControlFlow::Continue(recorded) => options.recorded = recorded,
+                ControlFlow::Break(()) => return Ok(Made::Stopped { dir: output.clone() }),
+            }
+        }
         let mut go_on = |_: Progress| match stop.is_asked() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        match merge.run(&output, &options, &mut go_on) {
+        match merge.run(output, &options, &mut go_on) {
             Ok(report) => report.notes.into_iter().for_each(|note| watch.event(Event::Note(note))),
             Err(WeightsError::Stopped { path }) => return Ok(Made::Stopped { dir: path }),
             // Another process was faster, with the same bytes.
-            Err(_) if output.is_dir() => check(&output)?,
+            Err(_) if output.is_dir() => check(output)?,
             Err(error) => return Err(error.into()),
         }
     }
-    recipe.policy.path = Some(output);
+    recipe.policy.path = places.into_iter().next_back();
     Ok(Made::Ready)
 }
 
@@ -54,7 +78,7 @@ pub(super) fn make(recipe: &mut Recipe, watch: &mut dyn Watch, stop: &Stop) -> R
 /// If it is not made yet.
 pub(super) fn made(recipe: &Recipe, command: &str) -> Result<Option<PathBuf>, RunError> {
     let Some(weights) = &recipe.weights else { return Ok(None) };
-    let output = place(&recipe.run.cache, weights)?;
+    let output = place(&recipe.run.cache, weights, Texts::of(recipe)?.as_ref())?;
     if output.is_dir() {
         return check(&output).map(|()| Some(output));
     }
@@ -65,11 +89,12 @@ pub(super) fn made(recipe: &Recipe, command: &str) -> Result<Option<PathBuf>, Ru
     )))
 }
 
-/// Everything that decides the weights: the settings, and of each model its content or the hash of its stage.
+/// Everything that decides the weights: the settings, of each model its content or the hash of its stage, and the digest
+/// of the texts on which inputs are recorded.
 ///
 /// # Errors
 /// If a file can't be read.
-pub(super) fn decides(weights: &WeightsSection) -> Result<Value, RunError> {
+pub(super) fn decides(weights: &WeightsSection, texts: Option<&str>) -> Result<Value, RunError> {
     let model = |model: &Ingredient| {
         let digests =
             model.path.as_deref().map(|path| policy_digests(&model_path::locate(path)?.dir)).transpose()?;
@@ -78,7 +103,7 @@ pub(super) fn decides(weights: &WeightsSection) -> Result<Value, RunError> {
     };
     let models = weights.models.iter().map(model).collect::<Result<Vec<Value>, RunError>>()?;
     let files = weights.files().iter().map(|file| file_digest(file)).collect::<Result<Vec<_>, _>>()?;
-    Ok(json!({
+    let mut whole = json!({
         "format": FORMAT,
         "method": weights.method,
         "parameters": weights.parameters,
@@ -87,11 +112,16 @@ pub(super) fn decides(weights: &WeightsSection) -> Result<Value, RunError> {
         "base_model": weights.base_model.as_ref().map(model).transpose()?,
         "models": models,
         "files": files,
-    }))
+    });
+    if let Some(texts) = texts {
+        whole["calibration"] = texts.into();
+    }
+    Ok(whole)
 }
 
-fn place(cache: &Path, weights: &WeightsSection) -> Result<PathBuf, RunError> {
-    let hash = burnish_env::digest(decides(weights)?.to_string().as_bytes());
+fn place(cache: &Path, weights: &WeightsSection, texts: Option<&Texts>) -> Result<PathBuf, RunError> {
+    let decides = decides(weights, texts.map(|texts| &*texts.digest))?;
+    let hash = burnish_env::digest(decides.to_string().as_bytes());
     Ok(cache.join(format!("{}-{hash}", weights.method)))
 }
 

@@ -20,6 +20,7 @@ use burnish_core::names;
 
 use crate::WeightsError;
 use crate::checkpoint::{Checkpoint, View};
+use crate::inputs::Recorded;
 use crate::settings::{Default, Key, Kind, Scalar, Settings, resolve};
 
 /// Every method, sorted by id.
@@ -67,6 +68,13 @@ pub trait Method: Sync {
     fn check(&self, job: &Job<'_>, names: &[&str]) -> Result<(), WeightsError> {
         let _ = (job, names);
         Ok(())
+    }
+
+    /// The most directions of a map's inputs that it makes use of, by the settings; `None` if it takes no recorded
+    /// inputs.
+    fn directions(&self, shared: &Settings) -> Option<usize> {
+        let _ = shared;
+        None
     }
 
     /// Says how the tensor is made. Whole-tensor numbers (norms, thresholds) are computed here, the elements later, by
@@ -132,6 +140,8 @@ pub struct Job<'a> {
     pub keys: &'static [Key],
     /// What random choices depend on.
     pub seed: u64,
+    /// What maps read at the last model, and at the base, where that was recorded.
+    pub recorded: Option<&'a [Recorded; 2]>,
 }
 
 /// A tensor that is to be made.

@@ -13,8 +13,10 @@
 //! `η Δ`.
 //!
 //! One call is one step: `base_model` is the merged model `Ŵₜ₋₁`, `models` are the checkpoints `t−1` and `t` in this order;
-//! the first step has checkpoint 1 alone, because checkpoint 0 is the base. `activations` and `activations_merged` are safetensors
-//! files with the inputs `[samples, inputs]` of each map under the map's name, recorded on the same calibration texts.
+//! the first step has checkpoint 1 alone, because checkpoint 0 is the base. Whoever calls may have recorded the inputs
+//! ([`crate::Options::recorded`]), as `[weights.calibration]` of a recipe does for every step of a stream; else
+//! `activations` and `activations_merged` are safetensors files with the inputs `[samples, inputs]` of each map under the
+//! map's name, recorded on the same calibration texts.
 //!
 //! ## Reduces to
 //! Without activations, with `rank: 0`, or where both are the same, `R = I`: task arithmetic on increments; then `η = 1` at
@@ -37,8 +39,9 @@ use std::path::Path;
 
 use self::rotation::Rotation;
 use super::{Base, Card, Donor, Job, Method, Site, Span};
-use crate::settings::{Default, Key, Kind};
-use crate::{Checkpoint, WeightsError};
+use crate::inputs::{Principal, Recorded};
+use crate::settings::{Default, Key, Kind, Said, Scalar, Setting, Settings, largest};
+use crate::{Checkpoint, View, WeightsError};
 
 pub(super) struct Arm;
 
@@ -88,8 +91,33 @@ impl Method for Arm {
         &CARD
     }
 
+    fn directions(&self, shared: &Settings) -> Option<usize> {
+        let largest =
+            |name: &str| CARD.keys.iter().find(|key| key.name == name).map(|key| largest(key, shared));
+        let is_idle = |said: &Setting| said.said == Said::One(Scalar::Number(0.0));
+        // What is not added need not be turned.
+        if shared.get("eta").is_some_and(is_idle) {
+            return Some(0);
+        }
+        Some(largest("rank").flatten().unwrap_or_default() as usize)
+    }
+
     fn check(&self, job: &Job<'_>, names: &[&str]) -> Result<(), WeightsError> {
         let files = [job.text("activations", "")?, job.text("activations_merged", "")?];
+        if let Some(recorded) = job.recorded {
+            if files.iter().any(|file| !file.is_empty()) {
+                let problem =
+                    "inputs are recorded here, so `activations` and `activations_merged` are not read";
+                return Err(WeightsError::Refused(problem.to_owned()));
+            }
+            let is_known = |recorded: &Recorded| names.iter().any(|name| recorded.contains_key(map_of(name)));
+            return match recorded.iter().all(is_known) {
+                true => Ok(()),
+                false => Err(WeightsError::Refused(
+                    "what was recorded are the inputs of no map of this model".to_owned(),
+                )),
+            };
+        }
         if files.iter().all(String::is_empty) {
             return Ok(());
         }
@@ -142,31 +170,47 @@ fn map_of(name: &str) -> &str {
 
 /// The rotation for this tensor; `None` if it has no recorded inputs.
 fn rotation_of(site: &Site<'_>) -> Result<Option<Rotation>, WeightsError> {
-    let files = [site.text("activations")?, site.text("activations_merged")?];
     let rank = site.number("rank")? as usize;
-    if files[0].is_empty() || site.shape.len() != 2 || rank == 0 {
+    if site.shape.len() != 2 || rank == 0 {
         return Ok(None);
     }
-    let recorded = [Checkpoint::open(Path::new(&files[0]))?, Checkpoint::open(Path::new(&files[1]))?];
     let map = map_of(site.name);
+    let of_models = match site.job.recorded {
+        Some([one, other]) => [one.get(map).cloned(), other.get(map).cloned()],
+        None => read(site, map)?,
+    };
+    let [Some(from), Some(to)] = of_models else { return Ok(None) };
+    if let Some(wrong) = [&from, &to].into_iter().find(|inputs| inputs.width() != site.row()) {
+        let problem = format!("{map} has inputs of {}, but {} were recorded", site.row(), wrong.width());
+        return Err(WeightsError::Refused(problem));
+    }
+    let energy = site.number("energy")?;
+    Ok(Some(Rotation::between(&from.first(rank, energy), &to.first(rank, energy))))
+}
+
+/// The inputs of a map as the files have them, both or neither.
+fn read(site: &Site<'_>, map: &str) -> Result<[Option<Principal>; 2], WeightsError> {
+    let files = [site.text("activations")?, site.text("activations_merged")?];
+    if files[0].is_empty() {
+        return Ok([None, None]);
+    }
+    let recorded = [Checkpoint::open(Path::new(&files[0]))?, Checkpoint::open(Path::new(&files[1]))?];
     let inputs = match [recorded[0].get(map), recorded[1].get(map)] {
         [Some(one), Some(other)] => [one, other],
-        [None, None] => return Ok(None),
+        [None, None] => return Ok([None, None]),
         [one, _] => {
             let lacking = &recorded[usize::from(one.is_some())];
             let problem = "is missing; inputs of a map are recorded at both models, or at neither";
             return Err(WeightsError::tensor(lacking.path(), map, problem));
         }
     };
-    let mut directions = Vec::new();
-    for inputs in inputs {
+    let of_samples = |inputs: View<'_>| {
         if inputs.shape.len() != 2 || inputs.shape[1] != site.row() {
             let problem =
                 format!("has shape {:?}; inputs of this map are [samples, {}]", inputs.shape, site.row());
             return Err(inputs.error(problem));
         }
-        let values = inputs.values()?;
-        directions.push(rotation::directions(&values, site.row(), rank, site.number("energy")?));
-    }
-    Ok(Some(Rotation::between(&directions[0], &directions[1])))
+        Ok(Some(Principal::of_samples(&inputs.values()?, site.row())))
+    };
+    Ok([of_samples(inputs[0])?, of_samples(inputs[1])?])
 }

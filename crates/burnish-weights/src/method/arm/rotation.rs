@@ -21,30 +21,17 @@ struct Pair {
 /// Pairs that are nearly opposite have no least rotation. Principal vectors never are, except by rounding.
 const COSINE_MIN: f64 = -0.9;
 
-/// The top right singular vectors of `inputs` `[samples, width]` as columns: those that together have the share `energy`
-/// of the squares, at most `rank`.
-pub(super) fn directions(inputs: &[f32], width: usize, rank: usize, energy: f64) -> Columns {
-    let samples = inputs.len().checked_div(width).unwrap_or_default();
-    let matrix = Columns::from_fn(width, samples, |row, sample| f64::from(inputs[sample * width + row]));
-    let found = svd(&matrix);
-    let squares: Vec<f64> = found.values.iter().map(|value| value * value).collect();
-    let all: f64 = squares.iter().sum();
-    let (mut count, mut sum) = (0, 0.0);
-    // Directions without energy are whatever the decomposition left there.
-    while count < rank.min(squares.len()) && sum < energy * all && squares[count] > 1e-20 * all {
-        sum += squares[count];
-        count += 1;
-    }
-    found.left.first(count)
-}
-
 impl Rotation {
     /// From the columns of `from` to those of `to`, which are orthonormal.
     pub(super) fn between(from: &Columns, to: &Columns) -> Self {
         let found = svd(&from.transposed_times(to));
-        let (from, to) = (from.times(&found.left), to.times(&found.right));
+        Rotation::of_pairs(&from.times(&found.left), &to.times(&found.right))
+    }
+
+    /// From each column of `from` to that of `to`; the planes of the pairs are orthogonal to each other.
+    pub(super) fn of_pairs(from: &Columns, to: &Columns) -> Self {
         let mut pairs = Vec::new();
-        for at in 0..found.values.len() {
+        for at in 0..from.cols().min(to.cols()) {
             let (a, b) = (from.col(at), to.col(at));
             let cosine: f64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
             if cosine < COSINE_MIN {

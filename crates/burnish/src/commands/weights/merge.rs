@@ -65,7 +65,7 @@ fn size(text: &str) -> Result<u64, &'static str> {
 pub(crate) fn run(arguments: Arguments) -> Done {
     let Arguments { paths, method, models, base, set, dtype, seed, max_shard_size, json } = arguments;
     let shard_bytes_max = max_shard_size.unwrap_or(SHARD_BYTES_MAX);
-    let mut options = Options { seed, shard_bytes_max, recipe: None };
+    let mut options = Options { seed, shard_bytes_max, ..Options::default() };
     let (merge, output) = match (method, &paths[..]) {
         (Some(method), [output]) => (Merge::of_words(&method, base, models, &set, dtype)?, output),
         (Some(_), _) => return Err("with --method there is no configuration: name the output alone".into()),
