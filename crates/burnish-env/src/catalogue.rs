@@ -1,8 +1,8 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, associative, chains, countdown, household, mapf, orders, programs, recall,
-    rows, scenes, tables, timed_facts, timeqa,
+    EnvError, Generator, accounts, associative, chains, command, countdown, household, mapf, orders,
+    programs, recall, rows, scenes, tables, timed_facts, timeqa,
 };
 
 /// One kind of environment.
@@ -27,6 +27,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &accounts::KIND,
     &associative::KIND,
     &chains::KIND,
+    &command::KIND,
     &countdown::KIND,
     &household::KIND,
     &mapf::KIND,

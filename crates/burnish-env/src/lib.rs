@@ -12,6 +12,7 @@ pub mod associative;
 mod catalogue;
 pub mod chains;
 mod code;
+pub mod command;
 pub mod countdown;
 mod digest;
 mod error;
@@ -130,6 +131,11 @@ pub trait Generator: Send + Sync {
         Ok(())
     }
 
+    /// Most episodes that it can play at the same time; `None` without a limit.
+    fn at_once(&self) -> Option<usize> {
+        None
+    }
+
     /// The files that its tasks are made from, as paths relative to the current directory.
     fn files(&self) -> Vec<PathBuf> {
         self.rows().map(FileRows::files).unwrap_or_default()
@@ -175,7 +181,8 @@ pub trait Generator: Send + Sync {
 }
 
 /// The result of one action.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Step {
     /// The episode continues; these messages are appended to the conversation.
     Continue(Vec<Message>),
@@ -186,7 +193,7 @@ pub enum Step {
 }
 
 /// A question of an environment to somebody other than the playing policy: a simulated user, another player.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// Who is asked: a name in the run's cast (`user`).
     pub who: String,
@@ -213,6 +220,12 @@ pub trait Environment: Send {
     /// to [`Environment::step`].
     fn repeating(&self, tool: &str) -> Option<Repeating> {
         let _ = tool;
+        None
+    }
+
+    /// What it means to repeat the opening, a step, or what is heard, if these are computed elsewhere: each is then on the
+    /// episode's record, as calls of tools are. `None` if they are computed here, so that a replay computes them again.
+    fn stepping(&self) -> Option<Repeating> {
         None
     }
 
@@ -247,7 +260,8 @@ pub trait Environment: Send {
         Err(EnvError::Failed("nobody was asked".to_owned()))
     }
 
-    /// Whether calls and verdicts take long, so that each runs on a thread of its own beside everything else.
+    /// Whether calls, verdicts, and steps that are computed elsewhere, take long, so that each runs on a thread of its
+    /// own beside everything else.
     fn is_slow(&self) -> bool {
         false
     }

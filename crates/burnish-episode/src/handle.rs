@@ -110,6 +110,9 @@ pub struct Work<'a, Q: ?Sized> {
     pub repeating: Repeating,
     /// Whether it runs beside everything else. If not, the function and all others wait for it.
     pub is_slow: bool,
+    /// Whether a result ends the episode. If it is on the record, it is taken, whatever `repeating` says: nothing comes
+    /// after it that would need the work to be done.
+    pub is_end: fn(&serde_json::Value) -> bool,
 }
 
 /// An episode's access to the world, in one branch of the episode.
@@ -249,7 +252,7 @@ impl Handle {
         T: Serialize + DeserializeOwned + Send + 'static,
     {
         let place = self.place();
-        let Work { what, question, repeating, is_slow } = work;
+        let Work { what, question, repeating, is_slow, is_end } = work;
         let before = self.desk.borrow_mut().begin(&place, digest(what, question)?)?;
         let known = match before {
             Before::New => None,
@@ -263,7 +266,8 @@ impl Handle {
                 _ => return Err(ContactError::unlike(&place, format!("{what} was no turn"))),
             },
         };
-        if let (Some(value), Repeating::Repeatable | Repeating::Outside) = (&known, repeating) {
+        let is_taken = |value: &&serde_json::Value| repeating != Repeating::Rebuilt || is_end(value);
+        if let Some(value) = known.as_ref().filter(is_taken) {
             let told = serde_json::from_value(value.clone());
             let told = told.map_err(|error| ContactError::unlike(&place, format!("{what}: {error}")))?;
             return Ok((state, told));
@@ -293,6 +297,11 @@ impl Handle {
         }
         self.desk.borrow_mut().note(&place, Told::Value(value));
         Ok((state, told))
+    }
+
+    /// Ends the episode before its record does: it can't be brought to where it should go on.
+    pub fn lose(&self) {
+        self.desk.borrow_mut().is_lost = true;
     }
 
     /// The key of the work at a place, unique among all work of all runs with other seeds.

@@ -24,4 +24,4 @@ mod run;
 
 pub use handle::{Agent, Ask, ContactError, Handle, Work};
 pub use outside::{Done, Job, JobId, Outside, Simulated, Threads};
-pub use run::{Cast, Finished, Known, RunError, Started, run};
+pub use run::{Cast, Finished, Known, RunError, Started, run, run_at_most};

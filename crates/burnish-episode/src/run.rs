@@ -110,8 +110,22 @@ pub fn run<T, E>(
     cast: Cast<'_>,
     outside: &mut dyn Outside,
 ) -> Result<Vec<Finished<T>>, RunError<E>> {
-    let mut ready = VecDeque::from_iter(0..episodes.len());
+    run_at_most(usize::MAX, episodes, cast, outside)
+}
+
+/// As [`run`], with at most `at_once` episodes (at least one) under way: the next one starts when one is over.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_at_most<T, E>(
+    at_once: usize,
+    episodes: Vec<Started<'_, T, E>>,
+    cast: Cast<'_>,
+    outside: &mut dyn Outside,
+) -> Result<Vec<Finished<T>>, RunError<E>> {
     let count = episodes.len();
+    let mut not_started = at_once.max(1).min(count)..count;
+    let mut ready = VecDeque::from_iter(0..not_started.start);
     let mut running: Vec<Option<Started<'_, T, E>>> = episodes.into_iter().map(Some).collect();
     let mut finished: Vec<Option<Finished<T>>> = (0..count).map(|_| None).collect();
     let mut world = World::new(cast, outside);
@@ -125,6 +139,7 @@ pub fn run<T, E>(
                     world.give_up(at, &episode.desk);
                     running[at] = None;
                     left -= 1;
+                    ready.extend(not_started.next());
                     match closed {
                         Ok((record, traces)) => finished[at] = Some(Finished { value, record, traces }),
                         Err(source) => return world.stop(RunError::Contact { at, source }),

@@ -59,7 +59,7 @@ fn known<T>(finished: &Finished<T>) -> Known {
 }
 
 fn value(what: &str, repeating: Repeating, is_slow: bool) -> Work<'_, str> {
-    Work { what, question: what, repeating, is_slow }
+    Work { what, question: what, repeating, is_slow, is_end: |value| value == "over" }
 }
 
 /// The next action of a random episode.
@@ -258,6 +258,12 @@ fn what_repeating_means_decides_what_is_done_again() {
     other.record.contacts[1].answer = Some(Told::Value("another".into()));
     let error = finished(other, &mut mute(), &mut simulated(), episode).unwrap_err();
     assert_eq!(error.to_string(), "building was repeated at 1 with a different result");
+    // A result that ended the episode is taken.
+    let mut over = known(&live);
+    over.record.contacts[1].answer = Some(Told::Value("over".into()));
+    std::mem::take(&mut *done.lock().unwrap());
+    assert_eq!(finished(over, &mut mute(), &mut simulated(), episode).unwrap().value[1], "over");
+    assert!(done.lock().unwrap().is_empty());
 }
 
 #[test]

@@ -24,5 +24,5 @@ mod shell;
 
 pub use job::{Check, Execution, Job, Limits, Outcome, Part};
 pub use pool::{Sandbox, SandboxError, Settings};
-pub use process::{Process, Silence, find_program};
+pub use process::{LINE_BYTES_MAX, Process, Silence, find_program};
 pub use setup::{Isolation, Report, enter};

@@ -14,8 +14,8 @@ use crate::shell::Guard;
 /// Number of bytes kept from the end of stderr.
 const STDERR_BYTES_MAX: usize = 2_048;
 
-/// Longest line that is read from the command.
-const LINE_BYTES_MAX: u64 = 16 << 20;
+/// Longest line that may be asked for.
+pub const LINE_BYTES_MAX: u64 = 16 << 20;
 
 /// How long to wait for the rest of stderr after a command has ended or closed its stdout.
 const STDERR_PATIENCE: Duration = Duration::from_millis(500);
@@ -52,19 +52,24 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` (program first) in `folder`, where relative paths are looked up.
+    /// Starts `command` (program first) in `folder`, where relative paths are looked up. A line of more than
+    /// `line_bytes_max` bytes is refused.
     ///
     /// # Errors
     /// If there is no such program, or it can't be started.
-    pub fn start(command: &[String], folder: Option<&Path>) -> std::io::Result<Self> {
+    pub fn start(command: &[String], folder: Option<&Path>, line_bytes_max: u64) -> std::io::Result<Self> {
         let (_, arguments) = command.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
         let mut builder = Command::new(find_program(command, folder)?);
         // Otherwise Python would keep an answer in its buffer until later answers fill it.
         builder.args(arguments).env("PYTHONUNBUFFERED", "1");
+        // Otherwise sets of Python would have another order in every process, and answers could not be repeated.
+        if std::env::var_os("PYTHONHASHSEED").is_none() {
+            builder.env("PYTHONHASHSEED", "0");
+        }
         if let Some(folder) = folder {
             builder.current_dir(folder);
         }
-        let mut process = Process::spawn(builder)?;
+        let mut process = Process::spawn_with(builder, line_bytes_max)?;
         process.guard = Some(Guard::over(&process.child));
         Ok(process)
     }
@@ -73,7 +78,11 @@ impl Process {
     ///
     /// # Errors
     /// If it can't be started.
-    pub(crate) fn spawn(mut builder: Command) -> std::io::Result<Self> {
+    pub(crate) fn spawn(builder: Command) -> std::io::Result<Self> {
+        Process::spawn_with(builder, LINE_BYTES_MAX)
+    }
+
+    fn spawn_with(mut builder: Command, line_bytes_max: u64) -> std::io::Result<Self> {
         builder.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own, because Ctrl-C in the terminal is for us to handle, and so that the whole group can be
         // killed.
@@ -96,7 +105,7 @@ impl Process {
             is_reaped: false,
             guard: None,
             requests: writer(stdin),
-            answers: reader(stdout),
+            answers: reader(stdout, line_bytes_max),
             stderr,
             stderr_end,
         })
@@ -218,12 +227,12 @@ fn writer(mut stdin: impl Write + Send + 'static) -> SyncSender<String> {
     sender
 }
 
-fn reader(stdout: impl Read + Send + 'static) -> Receiver<Result<String, String>> {
+fn reader(stdout: impl Read + Send + 'static, line_bytes_max: u64) -> Receiver<Result<String, String>> {
     let (sender, answers) = sync_channel(1);
     thread::spawn(move || {
         let mut stdout = BufReader::new(stdout);
         loop {
-            let line = match read_line(&mut stdout) {
+            let line = match read_line(&mut stdout, line_bytes_max) {
                 Ok(Some(line)) => Ok(line),
                 Ok(None) => return,
                 Err(error) => Err(error.to_string()),
@@ -238,14 +247,14 @@ fn reader(stdout: impl Read + Send + 'static) -> Receiver<Result<String, String>
 }
 
 /// The next line without its line break; `None` at the end of the stream.
-fn read_line(stream: &mut impl BufRead) -> std::io::Result<Option<String>> {
+fn read_line(stream: &mut impl BufRead, bytes_max: u64) -> std::io::Result<Option<String>> {
     let mut line = Vec::new();
-    let read = stream.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+    let read = stream.by_ref().take(bytes_max + 1).read_until(b'\n', &mut line)?;
     if read == 0 {
         return Ok(None);
     }
-    if line.pop_if(|last| *last == b'\n').is_none() && read as u64 == LINE_BYTES_MAX {
-        return Err(std::io::Error::other(format!("a line is longer than {LINE_BYTES_MAX} bytes")));
+    if line.pop_if(|last| *last == b'\n').is_none() && read as u64 > bytes_max {
+        return Err(std::io::Error::other(format!("a line is longer than {bytes_max} bytes")));
     }
     String::from_utf8(line).map(Some).map_err(|_| std::io::Error::other("a line is not UTF-8"))
 }

@@ -47,6 +47,11 @@ impl Partners {
         self
     }
 
+    /// Is somebody called `name`?
+    fn has(&self, name: &str) -> bool {
+        self.sampling.contains_key(name)
+    }
+
     /// How a partner chooses tokens.
     fn sampling(&self, name: &str) -> Option<&Arc<Sampling>> {
         self.sampling.get(name)
@@ -277,9 +282,10 @@ pub fn play_with(
             Start::Within { episode, turn } => before(episode, turn),
             Start::Opening | Start::Messages(_) => Known::default(),
         };
-        started(spec, spawn, rollout, known)
+        started(spec, spawn, rollout, known, false)
     });
-    let finished = burnish_episode::run(started.collect(), cast, outside);
+    let at_once = spec.generator.at_once().unwrap_or(usize::MAX);
+    let finished = burnish_episode::run_at_most(at_once, started.collect(), cast, outside);
     let finished = finished.map_err(|error| explained(spec, error))?;
     Ok(finished.into_iter().map(episode_of).collect())
 }
@@ -291,7 +297,7 @@ pub fn play_with(
 /// If the record does not belong to the first spawn of this spec, or is incomplete; names the place.
 pub fn replay(spec: &RolloutSpec<'_>, spawn: &Spawn<'_>, episode: &Episode) -> Result<Episode, RolloutError> {
     let known = Known { record: episode.record.clone(), traces: episode.traces_of_agents() };
-    let started = started(spec, spawn, episode.rollout, known);
+    let started = started(spec, spawn, episode.rollout, known, true);
     let finished = burnish_episode::run(vec![started], Cast::default(), &mut Threads::default());
     let mut finished = finished.map_err(|error| {
         let alone = Spawn { count: 1, ..spawn.clone() };
@@ -328,9 +334,10 @@ fn started<'f>(
     spawn: &'f Spawn<'_>,
     rollout: usize,
     known: Known,
+    is_replay: bool,
 ) -> Started<'f, Episode, RolloutError> {
     Started::new(spawn.address(rollout), known, async move |handle| {
-        player::Player::new(&handle, spec, spawn, rollout).play().await
+        player::Player::new(&handle, spec, spawn, rollout, is_replay).play().await
     })
 }
 

@@ -11,7 +11,7 @@ use burnish_episode::{Agent, Ask, ContactError, Handle, Work};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Overlong, RolloutError, RolloutSpec, Spawn, Start};
+use super::{Overlong, Partners, RolloutError, RolloutSpec, Spawn, Start};
 use crate::tools::check_call;
 use crate::{EnvError, Environment, Question, Step};
 
@@ -37,6 +37,8 @@ pub(super) struct Player<'a> {
     spec: &'a RolloutSpec<'a>,
     spawn: &'a Spawn<'a>,
     rollout: usize,
+    /// Is everybody's answer on the record?
+    is_replay: bool,
     /// `None` while it works on a thread of its own.
     environment: Option<Box<dyn Environment>>,
     tools: Arc<Vec<ToolSpec>>,
@@ -69,12 +71,14 @@ impl<'a> Player<'a> {
         spec: &'a RolloutSpec<'a>,
         spawn: &'a Spawn<'a>,
         rollout: usize,
+        is_replay: bool,
     ) -> Self {
         Player {
             handle,
             spec,
             spawn,
             rollout,
+            is_replay,
             environment: Some(spec.generator.environment()),
             tools: Arc::default(),
             messages: Arc::default(),
@@ -129,7 +133,7 @@ impl<'a> Player<'a> {
             let step = match calls && !stop.is_truncated() {
                 true => Step::Continue(self.call_all(&message.tool_calls, malformed).await?),
                 false => {
-                    let step = self.environment()?.step(&message)?;
+                    let step = self.step(&message).await?;
                     // After a truncated or last answer nobody else is asked.
                     if stop.is_truncated() { Step::Done } else { self.settle(step).await? }
                 }
@@ -155,15 +159,53 @@ impl<'a> Player<'a> {
             question: &self.spawn.task.id,
             repeating: Repeating::Repeatable,
             is_slow: false,
+            is_end: |_| false,
         };
         let begun = self.handle.work(work, (), move |(), _| own).await;
         let ((), Beginning { seed, messages }) = begun.map_err(|error| self.stop(error))?;
         let task = self.spawn.task;
-        let environment = self.environment()?;
-        let opening = environment.reset(task, seed)?;
-        self.tools = Arc::new(environment.tools());
+        let opening = match self.stepping() {
+            None => self.environment()?.reset(task, seed)?,
+            Some(repeating) => {
+                self.refuse_to_go_within(repeating)?;
+                let (posed, question) = (task.clone(), (&task.id, seed));
+                let reset =
+                    move |environment: &mut Box<dyn Environment>, _: &str| environment.reset(&posed, seed);
+                self.work("the opening", &question, repeating, reset).await?
+            }
+        };
+        self.tools = Arc::new(self.environment()?.tools());
         self.messages = Arc::new(messages.unwrap_or(opening));
         Ok(())
+    }
+
+    /// An episode can't start within another one whose steps are never taken again.
+    fn refuse_to_go_within(&self, repeating: Repeating) -> Result<(), Stop> {
+        match (&self.spawn.start, repeating) {
+            (Start::Within { .. }, Repeating::Outside) => {
+                self.handle.lose();
+                let reason =
+                    "its environment changes the world, so it can't be brought to where this episode starts";
+                Err(Stop::Unscored(Ending::Lost, reason.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn stepping(&self) -> Option<Repeating> {
+        self.environment.as_ref().and_then(|environment| environment.stepping())
+    }
+
+    async fn step(&mut self, action: &Message) -> Result<Step, Stop> {
+        let Some(repeating) = self.stepping() else { return Ok(self.environment()?.step(action)?) };
+        let taken = action.clone();
+        self.work("a step", action, repeating, move |environment, _| environment.step(&taken)).await
+    }
+
+    async fn hear(&mut self, said: Message) -> Result<Step, Stop> {
+        let Some(repeating) = self.stepping() else { return Ok(self.environment()?.hear(&said)?) };
+        let heard = said.clone();
+        self.work("an answer", &said, repeating, move |environment, _| environment.hear(&heard)).await
     }
 
     fn environment(&mut self) -> Result<&mut Box<dyn Environment>, Stop> {
@@ -303,8 +345,14 @@ impl<'a> Player<'a> {
                     format!("the environment asked `{}` {ASKED_MAX} times without an end", question.who);
                 return Err(EnvError::Failed(problem).into());
             }
+            let known = |partners: &Partners| partners.has(&question.who);
+            // A mistake of somebody else's program ends its episode, one of ours the run.
+            if self.stepping().is_some() && !self.is_replay && !self.spec.partners.is_some_and(known) {
+                let problem = format!("it asks `{}`, who takes no part: a recipe has `[user]`", question.who);
+                return Err(EnvError::Failed(problem).into());
+            }
             let said = self.ask(question).await?;
-            step = self.environment()?.hear(&said)?;
+            step = self.hear(said).await?;
         }
         Ok(step)
     }
@@ -354,8 +402,11 @@ impl<'a> Player<'a> {
         let lost = || EnvError::Failed("the environment is lost, since work in it failed".to_owned());
         let environment = self.environment.take().ok_or_else(lost)?;
         let is_slow = environment.is_slow();
+        let is_end = |done: &Value| {
+            serde_json::from_value::<Done<Value>>(done.clone()).is_ok_and(|done| done.is_err())
+        };
         let done = self.handle.work(
-            Work { what, question, repeating, is_slow },
+            Work { what, question, repeating, is_slow, is_end },
             environment,
             move |environment, key| -> Done<T> { work(environment, key).map_err(|error| error.to_string()) },
         );

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burnish_core::Verdict;
-use burnish_sandbox::{Process, Silence, find_program};
+use burnish_sandbox::{LINE_BYTES_MAX, Process, Silence, find_program};
 use serde_json::{Map, Value};
 
 use super::choice::CommandConfig;
@@ -139,7 +139,8 @@ impl Program {
     }
 
     fn launch(&self) -> Result<Process, String> {
-        Process::start(&self.config.command, self.folder.as_deref()).map_err(|error| self.not_started(&error))
+        Process::start(&self.config.command, self.folder.as_deref(), LINE_BYTES_MAX)
+            .map_err(|error| self.not_started(&error))
     }
 
     fn not_started(&self, error: &std::io::Error) -> String {

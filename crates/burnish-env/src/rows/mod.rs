@@ -75,6 +75,7 @@ pub use built_in::reference;
 pub use choice::{ByColumn, Coded, CommandConfig, VerifierConfig};
 pub use code::CodeConfig;
 pub use config::{Component, Config};
+pub(crate) use verifier::read_verdict;
 
 /// Id of the environment.
 const ID: &str = "rows";

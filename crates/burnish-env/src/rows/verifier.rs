@@ -210,7 +210,7 @@ fn refused(line: &str, what: &str) -> String {
 }
 
 /// The verdict in an answer.
-pub(super) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, String> {
+pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, String> {
     let field = |key: &str| answer.get(key).filter(|value| !value.is_null());
     if let Some(reason) = field("error") {
         return Err(format!("the verifier could not judge: {}", as_text(reason)));

@@ -1,0 +1,168 @@
+"""burnish.environment as burnish meets it: a process that reads and writes lines, with the file copied beside it."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+HELPER = Path(__file__).resolve().parents[1] / "burnish" / "environment.py"
+
+TASK = {"id": "command/x", "prompt": [{"role": "user", "content": "go"}], "data": 7, "labels": {}}
+
+
+class Program:
+    """A process of a program that is an environment."""
+
+    def __init__(self, source: str) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        Path(self.folder.name, "environment.py").write_bytes(HELPER.read_bytes())
+        file = Path(self.folder.name, "program.py")
+        file.write_text("from environment import *\n" + textwrap.dedent(source), encoding="utf-8")
+        self.process = subprocess.Popen(
+            [sys.executable, str(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self.asked = 0
+
+    def ask(self, do: str, **fields: object) -> dict:
+        self.asked += 1
+        line = json.dumps({"id": self.asked, "do": do, **fields}) + "\n"
+        self.process.stdin.write(line.encode())
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        assert answer.pop("id") == self.asked
+        return answer
+
+    def hello(self, **settings: object) -> dict:
+        return self.ask("hello", protocol=1, settings=settings)
+
+    def close(self) -> str:
+        _, stderr = self.process.communicate(timeout=20)
+        self.folder.cleanup()
+        return stderr.decode()
+
+
+class Helper(unittest.TestCase):
+    def test_tools_have_the_schema_of_their_signature(self):
+        program = Program(
+            '''
+            from typing import Literal
+            class Tools(Environment):
+                repeating = "outside"
+                @tool(repeating="repeatable")
+                def find(self, name: str, kinds: "list[str]", many: int = 3, order: Literal["up", "down"] = "up"):
+                    """Finds things.
+
+                    All of them."""
+                    return [name] * many
+                @tool
+                def hide(self, anything) -> str:
+                    return "ä"
+                def no_tool(self):
+                    pass
+            class More(Tools):
+                def hide(self, anything):
+                    "Never a tool again."
+                @tool
+                def last(self) -> str:
+                    return "last"
+            serve(More)
+            '''
+        )
+        hello = program.hello()
+        self.assertEqual((hello["protocol"], hello["repeating"], hello["tasks"]), (1, "outside", None))
+        find, *others = hello["tools"]
+        self.assertEqual(find["description"], "Finds things.\n\nAll of them.")
+        self.assertEqual(find["repeating"], "repeatable")
+        self.assertEqual(
+            find["parameters"],
+            {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "kinds": {"type": "array", "items": {"type": "string"}},
+                    "many": {"type": "integer"},
+                    "order": {"enum": ["up", "down"]},
+                },
+                "required": ["name", "kinds"],
+            },
+        )
+        self.assertEqual([tool["name"] for tool in others], ["last"])
+        program.ask("reset", task=TASK, seed=1)
+        found = program.ask("call", name="find", arguments={"name": "ö", "kinds": [], "many": 2}, key="k")
+        self.assertEqual(found, {"result": '["ö", "ö"]'})
+        program.close()
+
+    def test_outcomes_become_answers(self):
+        program = Program(
+            """
+            class Outcomes(Environment):
+                def __init__(self, outcomes=()):
+                    self.outcomes = [eval(outcome) for outcome in outcomes]
+                def task(self, seed):
+                    return self.outcomes.pop(0)
+                step = verify = lambda self, message=None: self.outcomes.pop(0)
+            serve(Outcomes)
+            """
+        )
+        cases = [
+            ("task", "'2 + 2'", {"prompt": "2 + 2"}),
+            ("task", "{'prompt': 'x', 'data': [1]}", {"prompt": "x", "data": [1]}),
+            ("step", "'go on'", {"messages": "go on"}),
+            ("step", "Done", {"done": True}),
+            ("step", "Done()", {"done": True}),
+            ("step", "Ask('user', 'what?')", {"ask": {"who": "user", "messages": "what?"}}),
+            ("verify", "True", {"reward": 1.0, "success": True}),
+            ("verify", "0.5", {"reward": 0.5}),
+            ("verify", "{'right': 1, 'short': 0.5}", {"rewards": {"right": 1, "short": 0.5}}),
+            ("verify", "{'reward': 1, 'success': False}", {"reward": 1, "success": False}),
+            ("step", "None", {"error": "TypeError: step returned None: return what the policy reads next, or Done"}),
+            ("task", "{'id': 3, 'prompt': 'x'}", {"error": "TypeError: task returned a dict with `id`: a task is given a `name`"}),
+            ("verify", "float('nan')", {"error": "ValueError: Out of range float values are not JSON compliant"}),
+            ("step", "{1, 2}", {"error": "TypeError: Object of type set is not JSON serializable"}),
+        ]
+        program.hello(outcomes=[outcome for _, outcome, _ in cases])
+        program.ask("reset", task=TASK, seed=1)
+        message = {"role": "assistant", "content": "said"}
+        for do, outcome, expected in cases:
+            answer = program.ask(do, **({"message": message} if do == "step" else {"seed": 1} if do == "task" else {}))
+            if "error" in expected:
+                self.assertTrue(answer["error"].startswith(expected["error"]), answer)
+            else:
+                self.assertEqual(answer, expected, outcome)
+        program.close()
+
+    def test_what_goes_wrong_is_said_and_the_process_stays(self):
+        program = Program(
+            """
+            import os
+            class Faulty(Environment):
+                def task(self, seed):
+                    print("noise"); os.system("echo noise")
+                    if seed == 1:
+                        raise ValueError("no such seed")
+                    exit()
+            serve(Faulty)
+            """
+        )
+        self.assertIn("has no setting speed", program.hello(speed=3)["error"])
+        self.assertEqual(program.hello()["tools"], [])
+        self.assertEqual(program.ask("task", seed=1), {"error": "ValueError: no such seed"})
+        self.assertEqual(program.ask("task", seed=2), {"error": "SystemExit: None"})
+        self.assertIn("AttributeError", program.ask("dance")["error"])
+        self.assertIn("has no method `verify`", program.ask("verify")["error"])
+        self.assertEqual(program.ask("hello", protocol=9, settings={}), {"protocol": 1})
+        stderr = program.close()
+        self.assertIn("noise\nnoise\n", stderr)
+        self.assertIn("ValueError: no such seed", stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
