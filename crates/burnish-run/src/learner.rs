@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use burnish_core::LATENT_TOKENS;
 use burnish_engine::Limits;
 use burnish_model::{Chat, ChatTemplate, Model, ModelConfig};
 use burnish_recipe::{Method, Recipe};
@@ -335,12 +336,9 @@ fn here(
         (None, Some(path), _) => LoadedPolicy::begin(path, template, &loading)?,
         (None, None, Some(new)) => {
             watch.event(Event::Doing("training the tokenizer"));
-            let made = LoadedPolicy::create(
-                new,
-                &corpus.texts(template.as_ref())?,
-                recipe.run.seed,
-                recipe.latent.is_some(),
-            )?;
+            let latent: &[&str] = if recipe.latent.is_some() { &LATENT_TOKENS } else { &[] };
+            let texts = corpus.texts(template.as_ref())?;
+            let made = LoadedPolicy::create(new, &texts, recipe.run.seed, latent)?;
             made.with_template(template).in_precision(loading.precision)
         }
         (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),

@@ -203,8 +203,8 @@ impl LoadedPolicy {
         Ok(is_value_model.then(|| LoadedPolicy::of(model, chat)))
     }
 
-    /// Creates a new policy with the ChatML template and a tokenizer trained on `texts`, which has the tokens of latent
-    /// steps if the policy is to have them. `run_seed` decides its weights.
+    /// Creates a new policy with the ChatML template and a tokenizer trained on `texts`, which has `more_tokens` beside
+    /// its special ones. `run_seed` decides its weights.
     ///
     /// # Errors
     /// If there are no texts, or the sizes do not fit together.
@@ -212,12 +212,10 @@ impl LoadedPolicy {
         shape: &ModelShape,
         texts: &[String],
         run_seed: u64,
-        has_latent_steps: bool,
+        more_tokens: &[&str],
     ) -> Result<Self, RunError> {
         let mask = shape.masked.then_some(MASK);
-        let latent: &[&str] = if has_latent_steps { &LATENT_TOKENS } else { &[] };
-        let special: Vec<&str> =
-            SPECIAL_TOKENS.iter().copied().chain(mask).chain(latent.iter().copied()).collect();
+        let special: Vec<&str> = SPECIAL_TOKENS.iter().chain(more_tokens).copied().chain(mask).collect();
         let tokenizer = Tokenizer::train_bpe(texts, shape.vocab_size, &special)?;
         let tokenizer = tokenizer.with_text_tokens(THINKING)?;
         let chat = Chat::new(tokenizer, ChatTemplate::chatml()?, &[END], PAD)?;

@@ -42,7 +42,7 @@ fn of_a_demonstrated_episode_every_answer_is_learnt_and_nothing_that_the_environ
     let recipe = Recipe::resolve(&Source::parse("r.toml", RECIPE, &[]).unwrap()).unwrap();
     let (corpus, _) = Corpus::open(&recipe, &BTreeSet::new(), None).unwrap();
     let shape = recipe.policy.new.as_ref().unwrap();
-    let chat = LoadedPolicy::create(shape, &corpus.texts(None).unwrap(), 1, false).unwrap().chat;
+    let chat = LoadedPolicy::create(shape, &corpus.texts(None).unwrap(), 1, &[]).unwrap().chat;
     assert_eq!(corpus.len(), 8);
     for conversation in 0..corpus.len() {
         let Given::Conversation { messages, .. } = corpus.get(conversation).unwrap() else { panic!() };
@@ -68,7 +68,7 @@ fn of_an_episode_with_tools_the_calls_are_learnt_and_the_tokenizer_knows_their_w
     assert!(texts.iter().any(|text| text.contains("\"transfer\"")));
     assert!(!texts.iter().any(|text| text.contains("<|im_")), "special tokens are not learnt as text");
     let shape = recipe.policy.new.as_ref().unwrap();
-    let policy = LoadedPolicy::create(shape, &texts, 1, false).unwrap().with_template(Some(template));
+    let policy = LoadedPolicy::create(shape, &texts, 1, &[]).unwrap().with_template(Some(template));
     assert_eq!(policy.chat.tokenizer.encode("transfer").unwrap().len(), 1);
     for conversation in 0..corpus.len() {
         let samples = imitated(&corpus, &policy.chat, conversation, None).unwrap();
@@ -108,7 +108,7 @@ fn of_a_row_with_tools_a_rollout_reads_what_is_imitated_after() {
     let recipe = Recipe::resolve(&Source::parse("r.toml", &text, &[]).unwrap()).unwrap();
     let (corpus, _) = Corpus::open(&recipe, &BTreeSet::new(), None).unwrap();
     let shape = recipe.policy.new.as_ref().unwrap();
-    let policy = LoadedPolicy::create(shape, &corpus.texts(None).unwrap(), 1, false).unwrap();
+    let policy = LoadedPolicy::create(shape, &corpus.texts(None).unwrap(), 1, &[]).unwrap();
     let template = ChatTemplate::new(WITH_TOOLS, Path::new("tools.jinja")).unwrap();
     let policy = policy.with_template(Some(template));
 

@@ -278,7 +278,7 @@ tasks = 4
             "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
             "max_position_embeddings": 64, "rope_theta": 10000.0, "tie_word_embeddings": false, "dtype": "f32",
         }));
-        LoadedPolicy::create(&shape.unwrap(), &["1 + 2 = 3".to_owned()], 1).unwrap()
+        LoadedPolicy::create(&shape.unwrap(), &["1 + 2 = 3".to_owned()], 1, &[]).unwrap()
     }
 
     #[test]
