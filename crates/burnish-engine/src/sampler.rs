@@ -13,6 +13,7 @@ use burnish_tensor::{
     Draw, Drawn, HeadShape, HostReadback, PagedCache, Prepacked, Tape, Var, Visibility, Workers, in_pool,
 };
 use rayon::prelude::*;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -291,8 +292,7 @@ impl Sampler {
         let choices = self.choose(&mut sequences, logits, &rows)?;
         self.stats.steps += 1;
         self.steps_ahead -= 1;
-        self.extend(sequences, choices, &hidden, &rows);
-        Ok(())
+        self.extend(sequences, choices, &hidden, &rows)
     }
 
     /// Reads the unread tokens of each sequence; returns the hidden states after the last of them, `[sequences, D]`, and
@@ -341,36 +341,37 @@ impl Sampler {
 
     /// Appends its choice to each of `sequences`, made from its row of `hidden` `[_, D]`; those that have not ended stay
     /// active.
-    fn extend(&mut self, sequences: Vec<Sequence>, choices: Vec<Next>, hidden: &Var, rows: &[usize]) {
+    fn extend(
+        &mut self,
+        sequences: Vec<Sequence>,
+        choices: Vec<Next>,
+        hidden: &Var,
+        rows: &[usize],
+    ) -> Result<(), EngineError> {
         self.stats.sampled_tokens += sequences.len();
+        let width = hidden.cols();
+        let are_read = sequences.iter().any(|sequence| sequence.answer.reads_hidden());
+        let hidden = if are_read { hidden.on_host()? } else { Cow::Borrowed(&[][..]) };
         for ((sequence, next), &row) in sequences.into_iter().zip(choices).zip(rows) {
-            match self.push(sequence, next, hidden, row) {
+            let own = if are_read { &hidden[row * width..][..width] } else { &[] };
+            match self.push(sequence, next, own) {
                 ControlFlow::Continue(sequence) => self.active.push(sequence),
                 ControlFlow::Break(ended) => self.ended.push(ended),
             }
         }
+        Ok(())
     }
 
-    /// Appends the next token to a sequence, which may end it. It was decided from a row of `hidden` `[_, D]`.
-    fn push(
-        &self,
-        mut sequence: Sequence,
-        next: Next,
-        hidden: &Var,
-        row: usize,
-    ) -> ControlFlow<Ended, Sequence> {
+    /// Appends the next token to a sequence, which may end it. It was decided from `hidden` `[D]`, which only latent steps
+    /// read.
+    fn push(&self, mut sequence: Sequence, next: Next, hidden: &[f32]) -> ControlFlow<Ended, Sequence> {
         let answer = &mut sequence.answer;
         let id = answer.id;
         let most = self.context_tokens_max;
         let pushed = match next {
             Next::Token(choice, details) => answer.push(choice, details, Source::Policy, most),
             Next::Put(choice) => answer.push(choice, None, Source::Patch, most),
-            Next::Latent(step) => {
-                let width = hidden.cols();
-                let read: &[f32] =
-                    if answer.reads_hidden() { &hidden.data()[row * width..][..width] } else { &[] };
-                answer.push_latent(step, read, most)
-            }
+            Next::Latent(step) => answer.push_latent(step, hidden, most),
             Next::Stop => return ControlFlow::Break((id, Ok(answer.end(StopReason::Control, None)))),
             Next::Failed(error) => return ControlFlow::Break((id, Err(error))),
             Next::Probe(_) => {

@@ -106,6 +106,50 @@ fn a_model_of_masks_learns_and_answers_on_the_gpu_as_on_the_cpu() {
     }
 }
 
+#[test]
+fn latent_steps_are_read_and_learned_on_the_gpu_as_on_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::new();
+    scratch.write("sft.toml", common::LATENT_SFT);
+    scratch.write("grpo.toml", common::LATENT_GRPO);
+    let run = |arguments: &[&str]| {
+        let mut command = scratch.command(arguments);
+        let output =
+            command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let both = |name: &str, names: &[&str]| {
+        let (cpu, gpu) =
+            (metrics(&scratch, &format!("{name}-cpu")), metrics(&scratch, &format!("{name}-cud")));
+        assert!(cpu.len() == gpu.len() && cpu.len() > 1, "{name}: {} and {}", cpu.len(), gpu.len());
+        for (cpu, gpu) in cpu.iter().zip(&gpu) {
+            for name in names {
+                let [cpu, gpu] = [cpu, gpu].map(|row| row[*name].as_f64().unwrap());
+                let close = (cpu - gpu).abs() <= 1e-3 * (1.0 + cpu.abs());
+                assert!(close, "{name}: {cpu} on the CPU, {gpu} on the GPU");
+            }
+        }
+    };
+    run(&["sft", "sft.toml"]);
+    for device in ["cpu", "cuda:0"] {
+        let (short, set) = (&device[..3], format!("device={device}"));
+        let last = ["latent.stages=[1, 2]", "train.max_steps=2", "eval.tasks=4"];
+        run(&[&["sft", "sft.toml", &format!("run.dir=sft-{short}"), &set][..], &last].concat());
+        for gradient in ["frozen", "bptt"] {
+            let (dir, gradient) =
+                (format!("run.dir={gradient}-{short}"), format!("latent.gradient={gradient}"));
+            run(&["train", "grpo.toml", &dir, &gradient, &set, "train.max_steps=2", "eval.tasks=4"]);
+        }
+    }
+    both("sft", &["loss", "grad_norm", "entropy"]);
+    for gradient in ["frozen", "bptt"] {
+        both(
+            gradient,
+            &["loss", "grad_norm", "reward", "latent/steps", "sampling/sampling_logp_difference/max"],
+        );
+    }
+}
+
 /// Resumes the GPU run in `cud` without its second checkpoint, which is then made again with the same bits.
 fn resume_and_compare(scratch: &Scratch, libraries: &Path, parts: &[&str]) {
     let of = |part: &&str| masters(scratch, &format!("cud/checkpoints/step_2{part}"));

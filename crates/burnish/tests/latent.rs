@@ -4,106 +4,8 @@
 
 mod common;
 
-use common::{Scratch, new_policy, timeless_metrics};
+use common::{LATENT_GRPO, LATENT_SFT, Scratch, new_policy, timeless_metrics};
 use serde_json::Value;
-
-/// Short chains of small numbers, whose steps become latent.
-const SFT: &str = r#"
-[run]
-dir = "starter"
-seed = 1
-
-[latent]
-unit = '\d+[-+*/]\d+=\d+\n'
-units_max = 2
-
-[env]
-id = "chains"
-
-[env.config]
-steps = { min = 2, max = 2 }
-values = { min = 1, max = 3 }
-results = { min = 0, max = 5 }
-operations = ["add", "subtract"]
-
-[[data.demonstrations]]
-env = "chains"
-tasks = 2000
-
-[data.demonstrations.config]
-steps = { min = 2, max = 2 }
-values = { min = 1, max = 3 }
-results = { min = 0, max = 5 }
-operations = ["add", "subtract"]
-demonstration_errors = 0.2
-
-[train]
-method = "sft"
-max_steps = 300
-sequences_per_step = 16
-
-[rollout]
-tokens_max = 24
-
-[optimizer]
-learning_rate = 5e-3
-
-[eval]
-every = 0
-tasks = 40
-
-[checkpoint]
-every = 150
-keep = 9
-"#;
-
-const GRPO: &str = r#"
-[run]
-dir = "grpo"
-seed = 1
-
-[policy]
-path = "starter"
-
-[latent]
-units_max = 2
-steps_min = 1
-rewards = true
-
-[env]
-id = "chains"
-tasks = 200
-
-[env.config]
-steps = { min = 2, max = 2 }
-values = { min = 1, max = 3 }
-results = { min = 0, max = 5 }
-operations = ["add", "subtract"]
-
-[train]
-method = "grpo"
-max_steps = 4
-
-[reward.weights]
-latent_format = 0.2
-latent_use = 0.2
-
-[rollout]
-tasks_per_step = 4
-group_size = 4
-tokens_max = 24
-
-[optimizer]
-learning_rate = 1e-3
-schedule = "constant"
-
-[eval]
-tasks = 20
-
-[checkpoint]
-every = 2
-keep = 9
-"#;
 
 fn text(scratch: &Scratch, file: &str) -> String {
     String::from_utf8(scratch.read(file)).unwrap()
@@ -119,8 +21,8 @@ fn steps(scratch: &Scratch, run: &str) -> Vec<Value> {
 #[test]
 fn a_policy_learns_to_think_in_latent_steps_and_then_from_its_own_answers() {
     let scratch = Scratch::new();
-    scratch.write("sft.toml", new_policy(300, 2) + SFT);
-    scratch.write("grpo.toml", GRPO);
+    scratch.write("sft.toml", LATENT_SFT);
+    scratch.write("grpo.toml", LATENT_GRPO);
     scratch.burnish(&["sft", "sft.toml"]).succeeds();
 
     // Its answers can be read, and say nothing of its thoughts.
@@ -183,15 +85,19 @@ fn a_policy_learns_to_think_in_latent_steps_and_then_from_its_own_answers() {
 #[test]
 fn tokens_of_latent_steps_are_given_to_a_policy_that_learns_them_and_missed_by_name() {
     let scratch = Scratch::new();
-    let plain = SFT.replace("[latent]\nunit = '\\d+[-+*/]\\d+=\\d+\\n'\nunits_max = 2\n", "");
+    // The recipe in two parts around its policy.
+    let (before, after) = LATENT_SFT.split_once("[policy.new]").unwrap();
+    let after = &after[after.find("\n[").unwrap()..];
+    let sft_of = |policy: &str| format!("{before}{policy}{after}");
+    let plain = after.replace("[latent]\nunit = '\\d+[-+*/]\\d+=\\d+\\n'\nunits_max = 2\n", "");
     assert!(!plain.contains("latent"));
     // A head with rows beyond the tokenizer's ids, and one without.
     for (dir, rows) in [("wide", 600), ("full", 264)] {
-        scratch.write("plain.toml", new_policy(rows, 1) + &plain);
+        scratch.write("plain.toml", format!("{before}{}{plain}", new_policy(rows, 1)));
         let dir = format!("run.dir={dir}");
         scratch.burnish(&["sft", "plain.toml", &dir, "train.max_steps=2", "eval.tasks=0"]).succeeds();
     }
-    let sft = |from: &str| format!("[policy]\npath = \"{from}\"\n{SFT}");
+    let sft = |from: &str| sft_of(&format!("[policy]\npath = \"{from}\"\n"));
     scratch.write("wide.toml", sft("wide"));
     let tokenizer = text(&scratch, "wide/checkpoints/step_2/tokenizer.json");
     assert!(!tokenizer.contains("<swi>"));
@@ -203,7 +109,7 @@ fn tokens_of_latent_steps_are_given_to_a_policy_that_learns_them_and_missed_by_n
     scratch.write("full.toml", sft("full"));
     let missing = "no <swi>, </swi>, <latent>";
     scratch.burnish(&["sft", "full.toml", "run.dir=none"]).fails_with(&[missing, "264 rows", "taken"]);
-    scratch.write("grpo.toml", GRPO.replace("\"starter\"", "\"wide\""));
+    scratch.write("grpo.toml", LATENT_GRPO.replace("\"starter\"", "\"wide\""));
     scratch.burnish(&["train", "grpo.toml"]).fails_with(&[missing, "train.method"]);
     let lora = "policy.lora={rank=2,alpha=4}";
     scratch.burnish(&["sft", "wide.toml", "run.dir=none", lora]).fails_with(&[missing, "policy.lora"]);

@@ -151,8 +151,6 @@ impl Sampler {
             "two of its controls decide on latent steps; one can"
         } else if controls.iter().any(|control| is_beside(&**control)) {
             "beside latent steps, no other control can look inside the model or ask probes"
-        } else if rule.is_recurrent() && !self.model.params.device().is_cpu() {
-            "a model on a GPU has no latent steps (`latent`); sample on the CPU"
         } else if rule.is_recurrent() && prompt.contains(&step) {
             "its prompt has latent steps of an earlier answer, whose hidden states are gone; `latent` is for \
              conversations with one answer"

@@ -34,14 +34,14 @@ impl Sampler {
         cache.copy(&asking.cache);
         let mut sides = vec![Sequence { answer: asking.answer.beside(probe), cache }];
         loop {
-            let (hidden, logits) = self.forward(&mut sides, Workers::Pool);
+            let (_, logits) = self.forward(&mut sides, Workers::Pool);
             let logits = self.readback.read(&logits)?;
             let Some(mut side) = sides.pop() else { return Ok(Ok(Probed::default())) };
             let next = side.answer.next(logits, self.model.vocab(), chooser);
             if let Next::Token(..) = next {
                 self.stats.probe_tokens += 1;
             }
-            match self.push(side, next, &hidden, 0) {
+            match self.push(side, next, &[]) {
                 ControlFlow::Continue(side) => sides.push(side),
                 ControlFlow::Break((_, answer)) => {
                     return Ok(answer

@@ -63,12 +63,12 @@ impl Sampler {
             let (hidden, logits) = self.forward(&mut round.sequences, Workers::One);
             round.steps += 1;
             round.sampled_tokens += round.sequences.len();
-            let rows = logits.data().chunks_exact(logits.cols());
-            for (row, (mut sequence, logits)) in
-                std::mem::take(&mut round.sequences).into_iter().zip(rows).enumerate()
+            let rows =
+                hidden.data().chunks_exact(hidden.cols()).zip(logits.data().chunks_exact(logits.cols()));
+            for (mut sequence, (hidden, logits)) in std::mem::take(&mut round.sequences).into_iter().zip(rows)
             {
                 let next = sequence.answer.next(logits, self.model.vocab(), chooser);
-                match self.push(sequence, next, &hidden, row) {
+                match self.push(sequence, next, hidden) {
                     ControlFlow::Continue(sequence) => round.sequences.push(sequence),
                     ControlFlow::Break(ended) => round.ended.push(ended),
                 }

@@ -221,7 +221,7 @@ impl Sampler {
             let logits = self.model.logits(&mut tape, &hidden);
             drop(tape);
             let choices = self.choose(&mut fresh, logits, &picks)?;
-            self.extend(fresh, choices, &hidden, &picks);
+            self.extend(fresh, choices, &hidden, &picks)?;
         }
         self.prompts.forget();
         self.trim();

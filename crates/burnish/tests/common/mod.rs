@@ -77,6 +77,119 @@ every = 40
 keep = 9
 "#;
 
+/// A recipe that teaches a tiny policy to think of short chains in latent steps.
+pub const LATENT_SFT: &str = r#"
+[run]
+dir = "starter"
+seed = 1
+
+[policy.new]
+architecture = "qwen3"
+vocab_size = 300
+hidden_size = 32
+intermediate_size = 64
+num_hidden_layers = 2
+num_attention_heads = 2
+num_key_value_heads = 2
+head_dim = 16
+max_position_embeddings = 256
+rope_theta = 10000.0
+tie_word_embeddings = true
+dtype = "f32"
+
+[latent]
+unit = '\d+[-+*/]\d+=\d+\n'
+units_max = 2
+
+[env]
+id = "chains"
+
+[env.config]
+steps = { min = 2, max = 2 }
+values = { min = 1, max = 3 }
+results = { min = 0, max = 5 }
+operations = ["add", "subtract"]
+
+[[data.demonstrations]]
+env = "chains"
+tasks = 2000
+
+[data.demonstrations.config]
+steps = { min = 2, max = 2 }
+values = { min = 1, max = 3 }
+results = { min = 0, max = 5 }
+operations = ["add", "subtract"]
+demonstration_errors = 0.2
+
+[train]
+method = "sft"
+max_steps = 300
+sequences_per_step = 16
+
+[rollout]
+tokens_max = 24
+
+[optimizer]
+learning_rate = 5e-3
+
+[eval]
+every = 0
+tasks = 40
+
+[checkpoint]
+every = 150
+keep = 9
+"#;
+
+/// A recipe by which it goes on to learn from its own answers.
+pub const LATENT_GRPO: &str = r#"
+[run]
+dir = "grpo"
+seed = 1
+
+[policy]
+path = "starter"
+
+[latent]
+units_max = 2
+steps_min = 1
+rewards = true
+
+[env]
+id = "chains"
+tasks = 200
+
+[env.config]
+steps = { min = 2, max = 2 }
+values = { min = 1, max = 3 }
+results = { min = 0, max = 5 }
+operations = ["add", "subtract"]
+
+[train]
+method = "grpo"
+max_steps = 4
+
+[reward.weights]
+latent_format = 0.2
+latent_use = 0.2
+
+[rollout]
+tasks_per_step = 4
+group_size = 4
+tokens_max = 24
+
+[optimizer]
+learning_rate = 1e-3
+schedule = "constant"
+
+[eval]
+tasks = 20
+
+[checkpoint]
+every = 2
+keep = 9
+"#;
+
 /// A recipe that trains the tiny policy by GRPO.
 pub const TINY_GRPO: &str = r#"
 [run]
