@@ -149,3 +149,114 @@ fn a_wrong_surgery_names_its_key_before_anything_is_made() {
     ]);
     assert!(!scratch.path("runs").exists() && !scratch.path("mixed").exists());
 }
+
+/// `stream.toml`: the models that `more.toml` passes at 4 and at 8 steps, merged one after the other into `sft.toml`.
+fn stream() -> Scratch {
+    let scratch = scratch();
+    let mixed = String::from_utf8(scratch.read("mixed.toml")).unwrap();
+    let (_, played) = mixed.split_once("[env]").unwrap();
+    let (_, config) = TINY_SFT.split_once("[data.demonstrations.config]").unwrap();
+    let (config, _) = config.split_once("[train]").unwrap();
+    let config = config.replace("[data.demonstrations.config", "[weights.calibration.config");
+    let at = |steps| {
+        format!(
+            "{{ from = {{ recipe = \"more.toml\", set = [\"train.max_steps={steps}\", \"optimizer.schedule=constant\"] }} }}"
+        )
+    };
+    let stream = format!(
+        "[run]\ndir = \"stream\"\n[weights]\nmethod = \"arm\"\nbase_model = {{ from = \"sft.toml\" }}\n\
+         models = [{}, {}]\nparameters = {{ eta = 1.0 }}\ndtype = \"float32\"\n\
+         [weights.calibration]\nenv = \"mapf-frozenlake\"\ntasks = 24\n[weights.calibration.config]{config}\
+         [train]\nmethod = \"none\"\n[env]{played}",
+        at(4),
+        at(8)
+    );
+    scratch.write("stream.toml", stream);
+    scratch
+}
+
+#[test]
+fn a_stream_is_merged_step_by_step_by_what_its_models_read() {
+    let scratch = stream();
+    let train = |dir: &str, changes: &[&str]| {
+        let dir = format!("run.dir={dir}");
+        scratch.burnish(&[&["train", "stream.toml", &dir][..], changes].concat()).succeeds().stdout()
+    };
+    let said = train("ones", &["weights.parameters.eta=1", "weights.parameters.rank=0"]);
+    assert!(said.contains("merging by arm (1 of 2)") && said.contains("merging by arm (2 of 2)"), "{said}");
+    let stages = cached(&scratch, "more-");
+    let of = |step: &str| {
+        let dir = |stage: &PathBuf| stage.join("checkpoints").join(step);
+        stages.iter().map(dir).find(|dir| dir.is_dir()).unwrap().display().to_string()
+    };
+    let (early, last) = (of("step_4"), of("step_8"));
+    let base = cached(&scratch, "sft-")[0].join("checkpoints/step_8").display().to_string();
+    let all = norm(&scratch, &base, &last);
+    assert!(norm(&scratch, "ones/start", &last) < 1e-5 * all, "increments add up to the last checkpoint");
+
+    // The early checkpoint is one that the later run passes.
+    let whole =
+        ["train.max_steps=8", "optimizer.schedule=constant", "checkpoint.every=4", "checkpoint.keep=9"];
+    scratch.burnish(&[&["sft", "more.toml", "run.dir=whole"][..], &whole].concat()).succeeds();
+    assert_eq!(norm(&scratch, "whole/checkpoints/step_4", &early), 0.0);
+    assert_eq!(norm(&scratch, "whole/checkpoints/step_8", &last), 0.0);
+
+    train("zeros", &["weights.parameters.eta=0"]);
+    assert_eq!(norm(&scratch, "zeros/start", &base), 0.0);
+
+    // Turned increments lead elsewhere, by no more than their lengths.
+    train("far", &["weights.parameters.eta=3", "weights.parameters.rank=0"]);
+    let said = train("turned", &["weights.parameters.eta=3"]);
+    assert!(said.contains("(2 of 2)"), "{said}");
+    let apart = norm(&scratch, "far/start", "turned/start");
+    assert!(apart > 1e-4 * all && apart < 6.0 * all, "{apart} of {all}");
+
+    // What came of the first model is used again; so is the whole.
+    let count = cached(&scratch, "arm-").len();
+    let others = "weights.parameters={eta=3.0, energy=1.0}";
+    let one = [
+        "weights.models=[{from={recipe=\"more.toml\", set=[\"train.max_steps=4\", \"optimizer.schedule=constant\"]}}]",
+    ];
+    train("first", &[&one[..], &[others]].concat());
+    let said = train("both", &[others]);
+    assert!(!said.contains("(1 of 2)") && said.contains("(2 of 2)"), "{said}");
+    assert_eq!(cached(&scratch, "arm-").len(), count + 2);
+    assert!(!train("again", &[others]).contains("merging"));
+
+    // The same bytes, made anew; other texts, another result.
+    let made = |dir: &str| scratch.read(&format!("{dir}/start/model.safetensors"));
+    cached(&scratch, "arm-").iter().for_each(|dir| std::fs::remove_dir_all(dir).unwrap());
+    train("anew", &[others, "run.threads=1"]);
+    assert!(made("anew") == made("both"), "the same bytes");
+    train("other", &[others, "weights.calibration.tasks=3"]);
+    assert!(made("other") != made("both"), "other texts");
+
+    // A model's own parameter comes before that of all.
+    let own = one[0].replace("}}]", "}, parameters={eta=0.0}}]");
+    train("own", &[&own]);
+    assert_eq!(norm(&scratch, "own/start", &base), 0.0);
+}
+
+#[test]
+fn a_wrong_stream_names_its_key_before_anything_is_made() {
+    let scratch = stream();
+    for (change, parts) in [
+        ("weights.method=ties", &["weights.parameters.eta", "of ties"][..]),
+        ("weights.calibration.env=chain", &["weights.calibration.env", "chains"]),
+        ("weights.calibration.tasks=0", &["weights.calibration.tasks", "1 or more"]),
+        ("weights.calibration.agents=0", &["weights.calibration.agents"]),
+        ("weights.calibration.config.agents=0", &["weights.calibration.config.agents"]),
+        ("weights.models=[]", &["weights.models", "at least one model"]),
+        (
+            "weights.models=[{from=\"sft.toml\", parameters={eta=\"much\"}}]",
+            &["eta", "must be a finite number"],
+        ),
+    ] {
+        scratch.burnish(&["train", "stream.toml", change]).fails_with(parts);
+    }
+    let other = ["weights.method=ties", "weights.parameters={weight=1.0}"];
+    scratch
+        .burnish(&[&["train", "stream.toml"], &other[..]].concat())
+        .fails_with(&["weights.calibration", "ties does not ask what maps read"]);
+    assert!(!scratch.path("runs").exists() && !scratch.path("stream").exists());
+}
