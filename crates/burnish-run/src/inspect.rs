@@ -400,9 +400,10 @@ pub(crate) fn environment_of<'a>(recipe: &'a Recipe, kind: &EpisodeKind) -> (&'a
     }
 }
 
-/// Whether an environment with this configuration reads no files.
+/// Whether an environment with this configuration needs neither files nor a program of the user's, which may not be there
+/// any more.
 pub(crate) fn makes_its_tasks(config: &Value) -> bool {
-    config.get(ENV_PATH).is_none()
+    config.get(ENV_PATH).is_none() && config.get("command").is_none()
 }
 
 /// The conversation of an episode, in place of a rendering.

@@ -114,6 +114,31 @@ fn a_program_that_is_no_environment_stops_the_run_before_it_begins() {
     assert!(!scratch.path("runs/guess/metrics.jsonl").exists());
 }
 
+#[test]
+fn the_recipe_of_the_page_on_reasoning_gym_is_evaluated_and_replayed() {
+    let python = std::env::var("BURNISH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let has = Command::new(&python).args(["-c", "import reasoning_gym"]).output();
+    if !has.is_ok_and(|output| output.status.success()) {
+        println!("skipped: {python} has no reasoning_gym; BURNISH_PYTHON can name one that has");
+        return;
+    }
+    let Some(scratch) = scratch(|program| program) else { return };
+    let page = std::fs::read_to_string(root().join("docs/environments/bridges.md")).unwrap();
+    let recipe = page.split("```toml\n# gym.toml\n").nth(1).unwrap().split("```").next().unwrap();
+    scratch.write("gym.toml", recipe.replace("\"python3\"", &format!("{python:?}")));
+    let path = root().join("python").canonicalize().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = scratch.command(arguments).env("PYTHONPATH", &path).output().unwrap();
+        common::Finished::of(arguments, output).succeeds().stdout()
+    };
+    run(&["train", "gym.toml"]);
+    let said = run(&["eval", "runs/gym"]);
+    assert!(said.contains("dataset=gcd") && said.contains("scorer_failed"), "{said}");
+    assert!(
+        run(&["rollout", "--from", "runs/gym", "--replay", "--eval"]).contains("24 episodes played again")
+    );
+}
+
 /// Whether the process exists and is not a zombie.
 fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();

@@ -81,6 +81,11 @@ impl<F: FnMut(&Turn) -> Message> Policy for Speaker<F> {
     }
 }
 
+/// A policy that answers by a function.
+pub fn answers_by(answer: impl FnMut(&Turn) -> Message) -> impl Policy {
+    Speaker { answer, over: Vec::new() }
+}
+
 /// Says the lines in turn, the last one again and again. A line `NAME {ARGUMENTS}` is a call of a tool.
 pub fn says(lines: &'static [&'static str]) -> impl Policy {
     let answer = move |turn: &Turn| {
@@ -91,7 +96,7 @@ pub fn says(lines: &'static [&'static str]) -> impl Policy {
         let function = FunctionCall { name: name.to_owned(), arguments };
         Message { tool_calls: vec![ToolCall { id: None, function }], ..Message::assistant("") }
     };
-    Speaker { answer, over: Vec::new() }
+    answers_by(answer)
 }
 
 pub fn spawns(tasks: &[Task], count: usize) -> Vec<Spawn<'_>> {

@@ -1,0 +1,1 @@
+"""Environments of other packages, for burnish's environment `command`."""
