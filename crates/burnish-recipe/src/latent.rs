@@ -266,7 +266,7 @@ mod tests {
                 "activation_checkpointing",
                 "latent",
             ),
-            (SMALL, &["latent.units_max=3", "latent.stepz=1"], "stepz", "unknown"),
+            (SMALL, &["latent.units_max=3", "latent.stepz=1"], "stepz", "steps_min"),
         ] {
             let error = read(text, keys).unwrap_err();
             assert!(error.contains(key) && error.contains(reason), "{key}: {error}");

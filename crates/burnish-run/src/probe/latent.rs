@@ -76,8 +76,11 @@ pub struct Opening {
     pub auroc: f64,
     /// The share of right guesses.
     pub accuracy: f64,
-    /// The area for a probe that was fitted on the same positions with shuffled labels.
-    pub auroc_shuffled: f64,
+    /// The same for whoever always guesses what is more frequent.
+    pub accuracy_of_guess: f64,
+    /// The same for a probe that was fitted on the same positions with shuffled labels. (Its area under the curve would say
+    /// nothing: that does not depend on how small the weights are.)
+    pub accuracy_shuffled: f64,
 }
 
 impl Target {
@@ -245,14 +248,16 @@ impl Looked {
         };
         let (auroc, accuracy) = told(&labels)?;
         rng::Stream::new(SPLIT).shuffle(&mut labels);
-        let (auroc_shuffled, _) = told(&labels)?;
+        let (_, accuracy_shuffled) = told(&labels)?;
+        let opens = share(truth.iter().copied())?;
         Some(Opening {
             fitted_on: rows.len(),
             measured_on: truth.len(),
-            opens: share(truth.iter().copied())?,
+            opens,
             auroc,
             accuracy,
-            auroc_shuffled,
+            accuracy_of_guess: opens.max(1.0 - opens),
+            accuracy_shuffled,
         })
     }
 }
@@ -279,10 +284,11 @@ mod tests {
     fn a_linear_probe_finds_what_is_there_and_its_control_does_not() {
         let found = looked(true).opening().unwrap();
         assert!(found.auroc > 0.95 && found.accuracy > 0.9, "{found:?}");
-        assert!((0.2..0.8).contains(&found.auroc_shuffled), "{found:?}");
+        assert!(found.accuracy_shuffled < found.accuracy_of_guess + 0.05, "{found:?}");
         assert_eq!(found.fitted_on + found.measured_on, 600);
         let chance = looked(false).opening().unwrap();
         assert!((0.3..0.7).contains(&chance.auroc), "{chance:?}");
+        assert!(chance.accuracy < chance.accuracy_of_guess + 0.05, "{chance:?}");
         assert_eq!(Looked::default().opening(), None);
     }
 

@@ -173,11 +173,13 @@ fn latent(arguments: &Arguments, target: &Target) -> Done {
     if let Some(opening) = &profile.opening {
         println!();
         println!(
-            "a span opens next: AUROC {:.3} of a linear probe, {:.3} with shuffled labels ({} positions, {} of them open one)",
-            opening.auroc,
-            opening.auroc_shuffled,
+            "a span opens next: a linear probe is right at {} of {} positions (AUROC {:.3}); with shuffled labels at {}, always \
+             guessing the same at {}",
+            percent(opening.accuracy),
             opening.measured_on,
-            percent(opening.opens)
+            opening.auroc,
+            percent(opening.accuracy_shuffled),
+            percent(opening.accuracy_of_guess),
         );
     }
     Ok(())
