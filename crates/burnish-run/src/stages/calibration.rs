@@ -35,14 +35,14 @@ pub(super) struct Texts<'a> {
     pub(super) digest: String,
 }
 
-/// Tasks, with the generator that made them.
-type Made = (Box<dyn Generator>, Vec<Task>);
+/// Tasks with the environment that they are of.
+pub(super) type Drawn = (Box<dyn Generator>, Vec<Task>);
 
 /// The tasks of `[weights.calibration]`, of which none is held out, with their generator; `None` without that table.
 ///
 /// # Errors
 /// If the environment can't make them, or all are held out.
-pub(super) fn tasks(recipe: &Recipe) -> Result<Option<Made>, RunError> {
+pub(super) fn tasks(recipe: &Recipe) -> Result<Option<Drawn>, RunError> {
     let calibration = recipe.weights.as_ref().and_then(|weights| weights.calibration.as_ref());
     let Some(calibration) = calibration else { return Ok(None) };
     let evaluations = Tasks::make(recipe, false)?;
