@@ -1,35 +1,21 @@
 //! One episode: a policy in an environment, as a durable function.
 
+mod environment;
+
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{
-    Ending, Episode, FunctionCall, Message, NodeId, PolicyError, Record, Repeating, Role, Source, ToolCall,
-    ToolCalls, ToolSpec, Trace, TurnOutput, Verdict,
+    Ending, Episode, Message, NodeId, PolicyError, Record, Repeating, Role, Source, ToolCalls, ToolSpec,
+    Trace, TurnOutput, Verdict,
 };
-use burnish_episode::{Agent, Ask, ContactError, Handle, Work};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use burnish_episode::{Agent, Ask, ContactError, Handle};
 
 use super::{Overlong, Partners, RolloutError, RolloutSpec, Spawn, Start};
-use crate::tools::check_call;
 use crate::{EnvError, Environment, Question, Step};
 
 /// Most turns of others that environments may ask for between two turns of the policy.
 const ASKED_MAX: usize = 64;
-
-/// The result of work in an environment, as it is recorded.
-type Done<T> = Result<T, String>;
-
-/// How an episode began, as it is recorded.
-#[derive(Serialize, Deserialize)]
-struct Beginning {
-    /// Seed of the environment.
-    seed: u64,
-    /// What the policy read instead of the environment's opening.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    messages: Option<Vec<Message>>,
-}
 
 /// An episode under way.
 pub(super) struct Player<'a> {
@@ -147,72 +133,6 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Starts the environment; with a record, as it was started there.
-    async fn open(&mut self) -> Result<(), Stop> {
-        let messages = match &self.spawn.start {
-            Start::Messages(messages) => Some(messages.clone()),
-            Start::Opening | Start::Within { .. } => None,
-        };
-        let own = Beginning { seed: self.handle.address().seed(), messages };
-        let work = Work {
-            what: "the beginning",
-            question: &self.spawn.task.id,
-            repeating: Repeating::Repeatable,
-            is_slow: false,
-            is_end: |_| false,
-        };
-        let begun = self.handle.work(work, (), move |(), _| own).await;
-        let ((), Beginning { seed, messages }) = begun.map_err(|error| self.stop(error))?;
-        let task = self.spawn.task;
-        let opening = match self.stepping() {
-            None => self.environment()?.reset(task, seed)?,
-            Some(repeating) => {
-                self.refuse_to_go_within(repeating)?;
-                let (posed, question) = (task.clone(), (&task.id, seed));
-                let reset =
-                    move |environment: &mut Box<dyn Environment>, _: &str| environment.reset(&posed, seed);
-                self.work("the opening", &question, repeating, reset).await?
-            }
-        };
-        self.tools = Arc::new(self.environment()?.tools());
-        self.messages = Arc::new(messages.unwrap_or(opening));
-        Ok(())
-    }
-
-    /// An episode can't start within another one whose steps are never taken again.
-    fn refuse_to_go_within(&self, repeating: Repeating) -> Result<(), Stop> {
-        match (&self.spawn.start, repeating) {
-            (Start::Within { .. }, Repeating::Outside) => {
-                self.handle.lose();
-                let reason =
-                    "its environment changes the world, so it can't be brought to where this episode starts";
-                Err(Stop::Unscored(Ending::Lost, reason.to_owned()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn stepping(&self) -> Option<Repeating> {
-        self.environment.as_ref().and_then(|environment| environment.stepping())
-    }
-
-    async fn step(&mut self, action: &Message) -> Result<Step, Stop> {
-        let Some(repeating) = self.stepping() else { return Ok(self.environment()?.step(action)?) };
-        let taken = action.clone();
-        self.work("a step", action, repeating, move |environment, _| environment.step(&taken)).await
-    }
-
-    async fn hear(&mut self, said: Message) -> Result<Step, Stop> {
-        let Some(repeating) = self.stepping() else { return Ok(self.environment()?.hear(&said)?) };
-        let heard = said.clone();
-        self.work("an answer", &said, repeating, move |environment, _| environment.hear(&heard)).await
-    }
-
-    fn environment(&mut self) -> Result<&mut Box<dyn Environment>, Stop> {
-        let lost = || EnvError::Failed("the environment is lost, since work in it failed".to_owned());
-        Ok(self.environment.as_mut().ok_or_else(lost)?)
-    }
-
     /// Does the environment run any of its tools? If not, it judges answers with calls itself.
     fn runs_tools(&self) -> bool {
         self.tools.iter().any(|tool| self.repeating(&tool.name).is_some())
@@ -296,45 +216,6 @@ impl<'a> Player<'a> {
         })
     }
 
-    /// Runs the calls of an answer one after the other and returns their results, then the problems of those that could
-    /// not be read.
-    async fn call_all(&mut self, calls: &[ToolCall], malformed: Vec<String>) -> Result<Vec<Message>, Stop> {
-        let mut results = Vec::with_capacity(calls.len());
-        self.calls.made += calls.len() + malformed.len();
-        self.calls.failed += malformed.len();
-        for call in calls {
-            let name = &call.function.name;
-            let said = match (check_call(call, &self.tools), self.repeating(name)) {
-                (Ok(()), Some(repeating)) => self.call(call, repeating).await?,
-                (checked, _) => {
-                    self.calls.failed += 1;
-                    checked.err().unwrap_or_else(|| format!("`{name}` can't be called here"))
-                }
-            };
-            results.push(Message {
-                tool_call_id: call.id.clone(),
-                name: Some(name.clone()),
-                ..Message::new(Role::Tool, said)
-            });
-        }
-        if !malformed.is_empty() {
-            results.push(Message::user(malformed.join("\n")));
-        }
-        Ok(results)
-    }
-
-    async fn call(&mut self, call: &ToolCall, repeating: Repeating) -> Result<String, Stop> {
-        let arguments = object(&call.function.arguments);
-        let function = FunctionCall { arguments, ..call.function.clone() };
-        let latency = self.environment()?.latency(&function);
-        if !latency.is_zero() {
-            self.handle.wait(latency).await.map_err(|error| self.stop(error))?;
-        }
-        let what = format!("the call of `{}`", function.name);
-        let asked = function.clone();
-        self.work(&what, &asked, repeating, move |environment, key| environment.call(&function, key)).await
-    }
-
     /// Gets an environment's questions answered until it is the policy's turn, or the end.
     async fn settle(&mut self, mut step: Step) -> Result<Step, Stop> {
         let mut asked = 0;
@@ -378,43 +259,6 @@ impl<'a> Player<'a> {
         answered.map(|output| output.message).map_err(|error| self.stop(error))
     }
 
-    async fn judge(&mut self) -> Result<Verdict, Stop> {
-        let Some(environment) = &mut self.environment else {
-            return Err(
-                EnvError::Failed("the environment is lost, since work in it failed".to_owned()).into()
-            );
-        };
-        if !environment.is_slow() {
-            return Ok(environment.verify()?);
-        }
-        let answers = self.answers.clone();
-        self.work("the verdict", &answers, Repeating::Repeatable, |environment, _| environment.verify()).await
-    }
-
-    /// Does recorded work in the environment.
-    async fn work<Q: Serialize, T: Serialize + for<'de> Deserialize<'de> + Send + 'static>(
-        &mut self,
-        what: &str,
-        question: &Q,
-        repeating: Repeating,
-        work: impl FnOnce(&mut Box<dyn Environment>, &str) -> Result<T, EnvError> + Send + 'static,
-    ) -> Result<T, Stop> {
-        let lost = || EnvError::Failed("the environment is lost, since work in it failed".to_owned());
-        let environment = self.environment.take().ok_or_else(lost)?;
-        let is_slow = environment.is_slow();
-        let is_end = |done: &Value| {
-            serde_json::from_value::<Done<Value>>(done.clone()).is_ok_and(|done| done.is_err())
-        };
-        let done = self.handle.work(
-            Work { what, question, repeating, is_slow, is_end },
-            environment,
-            move |environment, key| -> Done<T> { work(environment, key).map_err(|error| error.to_string()) },
-        );
-        let (environment, done) = done.await.map_err(|error| self.stop(error))?;
-        self.environment = Some(environment);
-        done.map_err(|error| Stop::Unscored(Ending::EnvironmentError, error))
-    }
-
     fn stop(&self, error: ContactError) -> Stop {
         let (task, role, rollout) = (self.spawn.task.id.clone(), self.spawn.role, self.rollout);
         match error {
@@ -431,14 +275,6 @@ impl<'a> Player<'a> {
                 Stop::Fatal(RolloutError::Record { task, role, rollout, source })
             }
         }
-    }
-}
-
-/// Arguments as an object; some formats give them as a text.
-fn object(arguments: &Value) -> Value {
-    match arguments {
-        Value::String(text) => burnish_core::json::parse(text).unwrap_or_else(|_| arguments.clone()),
-        other => other.clone(),
     }
 }
 
