@@ -7,7 +7,7 @@
 //!
 //! A process plays one episode at a time, so whatever it does costs that episode at most: a crash, no answer in time,
 //! too much output or a line that is no answer ends the episode unscored, with the reason and the end of stderr, and
-//! the next episode gets another process. `docs/environments/command.md` is the protocol; [`wire`] is its types.
+//! the next episode gets another process. `docs/environments/command.md` is the protocol; `wire.rs` has its types.
 
 mod config;
 mod generate;
