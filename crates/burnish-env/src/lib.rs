@@ -20,6 +20,7 @@ pub mod household;
 pub mod lang;
 pub mod mapf;
 mod one_turn;
+pub mod openenv;
 pub mod orders;
 pub mod programs;
 pub mod recall;

@@ -116,6 +116,18 @@ impl Server {
         &self.url
     }
 
+    pub(crate) fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    pub(crate) fn headers(&self) -> &[(&'static str, HeaderValue)] {
+        &self.headers
+    }
+
+    pub(crate) fn client(&self) -> &Client<HttpsConnector<Connector>, Full<Bytes>> {
+        &self.client
+    }
+
     /// `GET` of a path, which begins with a slash.
     pub fn get(&self, path: &str) -> Call<'_> {
         self.call(Method::GET, path, None)
