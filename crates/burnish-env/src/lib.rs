@@ -27,6 +27,7 @@ pub mod recall;
 pub mod rollout;
 pub mod rows;
 pub mod scenes;
+pub mod session;
 mod settings;
 mod shares;
 pub mod tables;

@@ -12,12 +12,14 @@ mod connector;
 mod error;
 mod events;
 mod incoming;
+mod listen;
 mod runtime;
 mod server;
 mod websocket;
 
 pub use error::{HttpError, shortened};
 pub use incoming::Incoming;
+pub use listen::{Answer, Asked, Limits, Listening, TooLong, listen, listen_with_sockets};
 pub use runtime::{Task, block_on, run_all, sleep, spawn, timeout};
 pub use server::{Call, Patience, Server, key_from};
 pub use websocket::WebSocket;

@@ -5,10 +5,12 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use futures_util::{SinkExt, StreamExt};
 use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::body::{Bytes, Incoming as Body};
+use hyper::header::{
+    CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 use hyper::upgrade::Upgraded;
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
@@ -48,19 +50,13 @@ impl Server {
         let stream = timeout(longest, self.upgraded(path, bytes_max, &name)).await;
         let stream =
             stream.unwrap_or_else(|| Err(failed(format!("timeout after {} s", longest.as_secs_f64()))))?;
-        let (outgoing, to_send) = mpsc::unbounded_channel();
-        let (received, incoming) = mpsc::channel(WAITING_MAX);
         let runtime = runtime().map_err(|error| failed(error.to_string()))?;
-        runtime.spawn(carry(stream, to_send, received, name.clone()));
-        Ok(WebSocket { name, outgoing, incoming })
+        let (socket, carrying) = WebSocket::over(stream, name);
+        runtime.spawn(carrying);
+        Ok(socket)
     }
 
-    async fn upgraded(
-        &self,
-        path: &str,
-        bytes_max: usize,
-        name: &str,
-    ) -> Result<WebSocketStream<TokioIo<Upgraded>>, HttpError> {
+    async fn upgraded(&self, path: &str, bytes_max: usize, name: &str) -> Result<Stream, HttpError> {
         let key = generate_key();
         let mut request = Request::get(format!("{}{path}", self.url()))
             .header(CONNECTION, "Upgrade")
@@ -87,15 +83,55 @@ impl Server {
             return Err(failed("it does not answer as a WebSocket does".to_owned()));
         }
         let upgraded = hyper::upgrade::on(response).await.map_err(|error| failed(reason(&error)))?;
-        let limits =
-            WebSocketConfig::default().max_message_size(Some(bytes_max)).max_frame_size(Some(bytes_max));
-        Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, Some(limits)).await)
+        Ok(stream(upgraded, Role::Client, bytes_max).await)
     }
+}
+
+type Stream = WebSocketStream<TokioIo<Upgraded>>;
+
+async fn stream(upgraded: Upgraded, role: Role, bytes_max: usize) -> Stream {
+    let limits = WebSocketConfig::default().max_message_size(Some(bytes_max)).max_frame_size(Some(bytes_max));
+    WebSocketStream::from_raw_socket(TokioIo::new(upgraded), role, Some(limits)).await
+}
+
+/// Does a request ask for a WebSocket?
+pub(crate) fn is_asked(request: &Request<Body>) -> bool {
+    let upgrade = request.headers().get(UPGRADE).and_then(|value| value.to_str().ok());
+    upgrade.is_some_and(|upgrade| upgrade.eq_ignore_ascii_case("websocket"))
+}
+
+/// Answers a request for a WebSocket; `then` gets it as soon as it stands.
+pub(crate) fn accepted(
+    mut request: Request<Body>,
+    bytes_max: usize,
+    then: impl FnOnce(WebSocket) + Send + 'static,
+) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::default());
+    let Some(key) = request.headers().get(SEC_WEBSOCKET_KEY) else {
+        *answer.status_mut() = StatusCode::BAD_REQUEST;
+        return answer;
+    };
+    let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes()));
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = answer.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    // Base64 can always be sent.
+    headers.extend(accept.map(|accept| (SEC_WEBSOCKET_ACCEPT, accept)));
+    let name = format!("WEBSOCKET {}", request.uri().path());
+    tokio::spawn(async move {
+        // A client that goes before the connection stands is no concern.
+        let Ok(upgraded) = hyper::upgrade::on(&mut request).await else { return };
+        let (socket, carrying) = WebSocket::over(stream(upgraded, Role::Server, bytes_max).await, name);
+        then(socket);
+        carrying.await;
+    });
+    answer
 }
 
 /// Carries texts in both directions, until either side is gone.
 async fn carry(
-    mut stream: WebSocketStream<TokioIo<Upgraded>>,
+    mut stream: Stream,
     mut to_send: mpsc::UnboundedReceiver<String>,
     received: mpsc::Sender<Result<String, HttpError>>,
     name: String,
@@ -133,6 +169,14 @@ async fn carry(
 }
 
 impl WebSocket {
+    /// The connection, and what carries its texts.
+    fn over(stream: Stream, name: String) -> (Self, impl Future<Output = ()>) {
+        let (outgoing, to_send) = mpsc::unbounded_channel();
+        let (received, incoming) = mpsc::channel(WAITING_MAX);
+        let carrying = carry(stream, to_send, received, name.clone());
+        (WebSocket { name, outgoing, incoming }, carrying)
+    }
+
     /// Sends a text.
     ///
     /// # Errors
@@ -150,6 +194,9 @@ impl WebSocket {
     }
 
     fn closed(&self) -> HttpError {
-        HttpError::Broken { call: self.name.clone(), problem: "the server closed the connection".to_owned() }
+        HttpError::Broken {
+            call: self.name.clone(),
+            problem: "the other side closed the connection".to_owned(),
+        }
     }
 }

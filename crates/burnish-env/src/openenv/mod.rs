@@ -12,6 +12,8 @@ mod config;
 mod generate;
 mod play;
 mod pool;
+mod seat;
+mod served;
 mod session;
 mod shape;
 #[cfg(test)]
@@ -23,6 +25,8 @@ use crate::{EnvError, Generator, Kind, settings};
 
 pub use config::{Config, Counted, Repeats};
 pub use generate::OpenEnv;
+pub use seat::{Reply, Seat};
+pub use served::{Served, Serving};
 
 /// Id of the environment.
 const ID: &str = "openenv";
