@@ -6,16 +6,20 @@
 //! longer wanted is dropped, which closes its connection, so the server stops working on it. Proxies are taken from
 //! the environment (`HTTPS_PROXY`, `NO_PROXY` ...), but none leads to this machine; certificates are checked against
 //! Mozilla's list and the system's own.
+//!
+//! It also answers others: [`listen`] is a small server, moved by the same thread.
 
 mod connector;
 mod error;
 mod events;
 mod incoming;
+mod listen;
 mod runtime;
 mod server;
 
 pub use error::{HttpError, shortened};
 pub use incoming::Incoming;
+pub use listen::{Answer, Asked, Limits, Listening, TooLong, listen};
 pub use runtime::{Task, block_on, run_all, sleep, spawn, timeout};
 pub use server::{Call, Patience, Server, key_from};
 #[cfg(test)]
