@@ -7,6 +7,8 @@
 //! longer wanted is dropped, which closes its connection, so the server stops working on it. Proxies are taken from
 //! the environment (`HTTPS_PROXY`, `NO_PROXY` ...), but none leads to this machine; certificates are checked against
 //! Mozilla's list and the system's own.
+//!
+//! It also answers others: [`listen`] is a small server, moved by the same thread.
 
 mod connector;
 mod error;

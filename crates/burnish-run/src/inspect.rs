@@ -237,7 +237,7 @@ fn recipe_of(path: &Path, overrides: &[String]) -> Result<Found, RunError> {
     Ok(Found { recipe: Recipe::read(path, overrides)?, notes: Vec::new() })
 }
 
-fn is_run(path: &Path) -> bool {
+pub(crate) fn is_run(path: &Path) -> bool {
     path.join(burnish_rundir::run_dir::RECIPE).is_file()
 }
 
