@@ -221,9 +221,10 @@ impl<'a, T: Element> SliceMut<'a, T> {
         if self.len == 0 || !cuda.works() {
             return;
         }
-        // SAFETY: lengths are equal. Pageable memory has been read when the call returns.
-        let copied = unsafe { result::memcpy_htod_async(self.pointer, data, cuda.stream()) };
-        cuda.note(copied.map_err(CudaError::driver("copying to the GPU")));
+        // SAFETY: an element is plain numbers without gaps.
+        let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), size_of_val(data)) };
+        // SAFETY: lengths are equal, and the elements belong to a live buffer.
+        unsafe { cuda.upload_bytes(self.pointer, bytes) };
     }
 
     pub(crate) fn copy_from(self, cuda: &Cuda, from: Slice<'_, T>) {

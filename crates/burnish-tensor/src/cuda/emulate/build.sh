@@ -25,5 +25,5 @@ compile cublas.cpp cublas.o
 compile nvrtc.cpp nvrtc.o
 link() { local name=$1; shift; g++ -shared "-Wl,-soname,lib$name.so" -o "$folder/lib$name.so" "$@"; }
 link cuda "${driver[@]}"
-link cublas "$folder/cublas.o"
+link cublas "$folder/cublas.o" "-L$folder" -lcuda
 link nvrtc "$folder/nvrtc.o"

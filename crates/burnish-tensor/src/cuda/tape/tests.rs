@@ -229,7 +229,7 @@ fn cases() -> Vec<Case> {
 #[test]
 fn updates_are_those_of_the_cpu() {
     let Some(cuda) = device() else { return };
-    let gpu = Device::from(cuda);
+    let gpu = Device::from(Arc::clone(&cuda));
     for case in cases() {
         let (ours, expected) = (train(case, &gpu), train(case, &Device::cpu()));
         println!("{case:?}");
@@ -275,7 +275,7 @@ fn parameters_follow_from_the_host_to_the_gpu_and_back() {
     let case = Case { precision: Precision::Bf16, is_adapted: false, is_checkpointed: false, tolerance: 0.0 };
     let mut model = Model::new(case);
     let before = model.params.data().to_vec();
-    model.params = model.params.on(&Device::from(cuda));
+    model.params = model.params.on(&Device::from(Arc::clone(&cuda)));
     let logits = |model: &Model| {
         let mut tape = Tape::inference(&model.params);
         let x = tape.external(1, WIDTH, vec![1.0; WIDTH]);
