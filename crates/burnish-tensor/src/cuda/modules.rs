@@ -16,6 +16,7 @@ use cudarc::{
 use super::{
     CudaError,
     arguments::{self, Parameter},
+    ops::forest::MmaTiles,
     target::{self, Target},
 };
 
@@ -51,7 +52,7 @@ pub(crate) enum Program {
     Decode,
     Draw,
     Attention { head_dim: usize, tile: usize },
-    AttentionMma { head_dim: usize },
+    AttentionMma { head_dim: usize, tiles: MmaTiles },
 }
 
 impl Program {
@@ -75,7 +76,9 @@ impl Program {
             Program::Attention { head_dim, tile } => {
                 vec![format!("HEAD_DIM={head_dim}"), format!("TILE={tile}")]
             }
-            Program::AttentionMma { head_dim } => vec![format!("HEAD_DIM={head_dim}")],
+            Program::AttentionMma { head_dim, tiles: MmaTiles { rows, columns } } => {
+                vec![format!("HEAD_DIM={head_dim}"), format!("ROWS={rows}"), format!("COLUMNS={columns}")]
+            }
             _ => Vec::new(),
         }
     }

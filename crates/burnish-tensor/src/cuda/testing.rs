@@ -7,15 +7,19 @@ use std::{
     thread::{self, ThreadId},
 };
 
-use super::{Cuda, Options, lock};
+use super::{
+    Cuda, Options, lock,
+    ops::{attention::MMA_TILES, forest::MmaTiles},
+};
 use crate::Precision;
 
 /// Sizes of heads and tiles for which there are attention kernels: too short for a vector of four, not a multiple of
 /// 16, and every size of tile. The last is the tile that is chosen in the tests of whole models.
 pub(crate) const ATTENTION: [(usize, usize); 5] = [(6, 16), (20, 32), (32, 64), (64, 32), (16, 64)];
 
-/// Sizes of heads for which there are attention kernels on tensor cores.
-pub(crate) const ATTENTION_MMA: [usize; 2] = [16, 48];
+/// Sizes of heads and tiles for which there are attention kernels on tensor cores.
+pub(crate) const ATTENTION_MMA: [(usize, MmaTiles); 3] =
+    [(16, MMA_TILES[0]), (48, MMA_TILES[0]), (48, MMA_TILES[1])];
 
 /// How values are kept, and the tolerance for the results of an operation.
 pub(crate) const PRECISIONS: [(Precision, f64); 2] = [(Precision::F32, 1e-6), (Precision::Bf16, 1.0 / 256.0)];
@@ -110,7 +114,9 @@ fn build() -> Result<tempfile::TempDir, String> {
         return Err("no C++ compiler (g++) on this machine".to_owned());
     }
     let in_f32 = ATTENTION.iter().map(|(head_dim, tile)| format!("{head_dim}:{tile}"));
-    let kernels = in_f32.chain(ATTENTION_MMA.iter().map(ToString::to_string));
+    let kernels = in_f32.chain(
+        ATTENTION_MMA.iter().map(|(head_dim, tiles)| format!("{head_dim}:{}:{}", tiles.rows, tiles.columns)),
+    );
     let mut command = Command::new("bash");
     let output = command.arg(sources.join("build.sh")).arg(folder.path()).args(kernels).output();
     let output = output.map_err(|error| format!("bash: {error}"))?;

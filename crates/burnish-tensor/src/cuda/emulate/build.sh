@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the emulated driver, cuBLAS and NVRTC into FOLDER, as libcuda.so, libcublas.so and libnvrtc.so.
 #
-#   build.sh FOLDER KERNELS ...      attention kernels: HEAD_DIM:TILE in f32, HEAD_DIM on tensor cores
+#   build.sh FOLDER KERNELS ...      attention kernels: HEAD_DIM:TILE in f32, HEAD_DIM:ROWS:COLUMNS on tensor cores
 set -euo pipefail
 folder=$1; shift
 sources=$(dirname "$0")
@@ -17,8 +17,10 @@ add driver.cpp driver.o
 add kernels.cpp kernels.o
 for kernel in "$@"; do
   case $kernel in
+    *:*:*)
+      IFS=: read -r dim rows columns <<<"$kernel"
+      add attention.cpp "attention-mma-$kernel.o" "-DHEAD_DIM=$dim" "-DROWS=$rows" "-DCOLUMNS=$columns" ;;
     *:*) add attention.cpp "attention-$kernel.o" "-DHEAD_DIM=${kernel%:*}" "-DTILE=${kernel#*:}" ;;
-    *) add attention.cpp "attention-mma-$kernel.o" "-DHEAD_DIM=$kernel" ;;
   esac
 done
 compile cublas.cpp cublas.o
