@@ -32,7 +32,7 @@ mod staging;
 pub(crate) mod tape;
 mod target;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 pub(crate) mod values;
@@ -80,6 +80,9 @@ pub struct Cuda {
     modules: Mutex<Modules>,
     failed: AtomicBool,
     error: Mutex<Option<CudaError>>,
+    /// How often each kernel was launched.
+    #[cfg(test)]
+    launched: Mutex<std::collections::HashMap<String, usize>>,
 }
 
 /// Settings that tests change.
@@ -168,6 +171,8 @@ impl Cuda {
             modules: Mutex::new(modules),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
+            #[cfg(test)]
+            launched: Mutex::default(),
         };
         cuda.start()?;
         Ok(Arc::new(cuda))
@@ -286,6 +291,10 @@ impl Cuda {
     pub(crate) fn launch(&self, program: Program, name: &str, plan: LaunchShape, arguments: &mut [Argument]) {
         if plan.is_empty() || !self.works() {
             return;
+        }
+        #[cfg(test)]
+        {
+            *lock(&self.launched).entry(name.to_owned()).or_default() += 1;
         }
         let mut modules = lock(&self.modules);
         let kernel = match modules.kernel(program, name, &|| self.release_memory()) {

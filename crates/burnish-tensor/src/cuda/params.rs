@@ -52,7 +52,8 @@ impl OnGpu {
         }
     }
 
-    /// The elements of a matrix, as an operand of products.
+    /// The elements of a matrix or of a factor of an adapter, as an operand of products: in bf16 where there is a copy, so
+    /// that none is rounded again at each use.
     pub(crate) fn operand(&self, param: Param) -> Elements<'_> {
         match &self.shadow {
             Some(shadow) if param.is_trained() => shadow.slice(param.range()).into(),
@@ -60,7 +61,7 @@ impl OnGpu {
         }
     }
 
-    /// The elements of a vector, or of a factor of an adapter.
+    /// The elements of a vector.
     #[expect(clippy::panic, reason = "a mistake of the program, as on the host")]
     pub(crate) fn get(&self, param: Param) -> Slice<'_, f32> {
         match self.elements(param) {
