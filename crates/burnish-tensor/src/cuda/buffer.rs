@@ -16,8 +16,8 @@ pub(crate) unsafe trait Element: Copy + 'static {
     const SCALAR: Scalar;
 }
 
-// SAFETY: plain numbers, of the sizes that the kernels' `float`, `double`, `unsigned short`, `int` and `unsigned long
-// long` have.
+// SAFETY: plain numbers, of the sizes that the kernels' `float`, `double`, `unsigned short`, `int`, `unsigned long long`
+// and `unsigned char` have.
 unsafe impl Element for f32 {
     const SCALAR: Scalar = Scalar::F32;
 }
@@ -36,6 +36,10 @@ unsafe impl Element for i32 {
 // SAFETY: as above.
 unsafe impl Element for u64 {
     const SCALAR: Scalar = Scalar::U64;
+}
+// SAFETY: as above.
+unsafe impl Element for u8 {
+    const SCALAR: Scalar = Scalar::U8;
 }
 
 /// An array in the memory of a GPU. It goes back to the GPU's free memory when dropped.

@@ -6,7 +6,10 @@ use half::bf16;
 
 use super::{
     Buffer, Cuda, CudaError, Slice,
-    ops::optim::{Moments, adamw_step},
+    ops::{
+        optim::{Moments, adamw_step},
+        optim_8bit::{Quantized, adamw_step_8bit},
+    },
     values::{Elements, to_bf16},
 };
 use crate::{Param, Precision, Store, optim::AdamW};
@@ -82,5 +85,20 @@ impl OnGpu {
         let shadow = self.shadow.as_mut().map(|shadow| shadow.slice_mut(run.clone()));
         let params = self.trained.slice_mut(run);
         adamw_step(&self.cuda, params, grads, moments, shadow, hyper, decay);
+    }
+
+    /// As [`crate::eight_bit::adamw_step_8bit`] on the trained parameters in `run`, which are one tensor.
+    pub(crate) fn adamw_step_8bit(
+        &mut self,
+        run: Range<usize>,
+        grads: Slice<'_, f32>,
+        moments: [Quantized<'_>; 2],
+        maps: Slice<'_, f32>,
+        hyper: &AdamW,
+        decay: bool,
+    ) {
+        let shadow = self.shadow.as_mut().map(|shadow| shadow.slice_mut(run.clone()));
+        let params = self.trained.slice_mut(run);
+        adamw_step_8bit(&self.cuda, params, grads, moments, maps, shadow, hyper, decay);
     }
 }

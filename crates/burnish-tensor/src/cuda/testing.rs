@@ -88,7 +88,7 @@ pub(super) const OPTIONS: Options =
     Options { capability: None, cache: None, reuses_memory: false, staging_bytes: 1 << 10 };
 
 /// A device with options chosen by the test.
-pub(crate) fn device_with(options: Options) -> Option<TestDevice> {
+pub(super) fn device_with(options: Options) -> Option<TestDevice> {
     if !is_real()
         && let Err(why) = LIBRARIES.get_or_init(build)
     {
