@@ -61,7 +61,7 @@ fn sample(model: &Arc<Model>, rule: &Latent, limits: &Limits) -> Vec<Generated> 
     while !sampler.is_idle() {
         ended.extend(sampler.advance().unwrap().into_iter().map(|(id, answer)| (id, answer.unwrap())));
     }
-    if limits.cache_bytes < 1 << 20 {
+    if limits.cache_bytes.is_some_and(|bytes| bytes < 1 << 20) {
         assert!(sampler.stats().preemptions > 0, "{:?}", sampler.stats());
     }
     ended.into_values().collect()
@@ -113,7 +113,7 @@ fn batches_threads_and_preemption_change_no_bit_of_latent_steps() {
     for rule in [spans(2, 5), Latent { place: LatentPlace::Start, ..spans(0, 4) }] {
         let with = |batch_max: usize, threads: usize, cache_bytes: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let limits = Limits { batch_max, cache_bytes, ..Limits::default() };
+            let limits = Limits { batch_max, cache_bytes: Some(cache_bytes), ..Limits::default() };
             pool.install(|| sample(&model, &rule, &limits))
         };
         let all = Limits::CACHE_BYTES;
