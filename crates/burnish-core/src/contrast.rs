@@ -36,6 +36,25 @@ pub enum Contrast {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         layers: Vec<usize>,
     },
+    /// VCD (arXiv:2311.16922): `(1 + alpha) ℒ - alpha ℒ_noised`, where `ℒ_noised` are the logits after the same prompt with
+    /// noise in its marked tokens. (Reconstructed: the paper adds noise to an image; here tokens are replaced.) An answer
+    /// without marked tokens in its prompt is sampled as without it.
+    Vcd {
+        /// Weight of what the noised prompt takes away.
+        #[serde(default = "one")]
+        alpha: f32,
+        /// Least share of the greatest probability (the paper's β).
+        #[serde(default = "gamma")]
+        gamma: f32,
+        /// Share of the marked tokens that are replaced by tokens drawn from the whole vocabulary.
+        #[serde(default = "one")]
+        noise: f32,
+        /// Decides which, and by what.
+        #[serde(default)]
+        seed: u64,
+        /// Which tokens of the prompt are marked.
+        marked: Span,
+    },
 }
 
 /// The part of a prompt between two texts: after the first occurrence of one, and before the next of the other.
@@ -64,13 +83,18 @@ impl Contrast {
         let is_share = |gamma: f32| (0.0..=1.0).contains(&gamma);
         let is_weight = |weight: f32| weight.is_finite() && weight >= 0.0;
         match self {
-            Contrast::Daid { gamma, .. } | Contrast::Dola { gamma, .. } if !is_share(*gamma) => {
+            Contrast::Daid { gamma, .. } | Contrast::Dola { gamma, .. } | Contrast::Vcd { gamma, .. }
+                if !is_share(*gamma) =>
+            {
                 Some("with a `gamma` from 0 to 1")
             }
+            Contrast::Vcd { noise, .. } if !is_share(*noise) => Some("with a `noise` from 0 to 1"),
+            Contrast::Vcd { alpha, .. } if !is_weight(*alpha) => Some("with an `alpha` of 0 or more"),
             Contrast::Daid { alpha, beta, .. } if !(is_weight(*alpha) && is_weight(*beta)) => {
                 Some("with `alpha` and `beta` of 0 or more")
             }
             Contrast::Daid { marked: Span { after, before }, .. }
+            | Contrast::Vcd { marked: Span { after, before }, .. }
                 if after.is_empty() || before.is_empty() =>
             {
                 Some("with `marked = { after = ..., before = ... }`, texts that are not empty")
@@ -97,6 +121,10 @@ fn beta() -> f32 {
     0.2
 }
 
+fn one() -> f32 {
+    1.0
+}
+
 fn gamma() -> f32 {
     0.1
 }
@@ -120,6 +148,11 @@ mod tests {
             serde_json::from_str(r#"{"daid": {"marked": {"after": "a", "before": "b"}}}"#).unwrap();
         let marked = Span { after: "a".into(), before: "b".into() };
         assert_eq!(read, Contrast::Daid { alpha: 0.8, beta: 0.2, gamma: 0.1, marked });
+        assert_eq!(read.problem(), None);
+        let read: Contrast =
+            serde_json::from_str(r#"{"vcd": {"marked": {"after": "a", "before": "b"}}}"#).unwrap();
+        let marked = Span { after: "a".into(), before: "b".into() };
+        assert_eq!(read, Contrast::Vcd { alpha: 1.0, gamma: 0.1, noise: 1.0, seed: 0, marked });
         assert_eq!(read.problem(), None);
         let wrong = Contrast::Dola { gamma: 1.5, layers: Vec::new() };
         assert!(wrong.problem().is_some_and(|problem| problem.contains("gamma")));

@@ -147,16 +147,20 @@ impl Answer {
 
     /// The answer to a probe of this answer.
     pub(crate) fn beside(&self, probe: Probe) -> Self {
-        let ids = [&self.ids[..], &probe.ids].concat();
+        let (prompt, ids) = match &probe.instead {
+            None => (Arc::clone(&self.prompt), [&self.ids[..], &probe.ids].concat()),
+            // Nothing of it is cached, so all of it is to be read.
+            Some(prompt) => (Arc::default(), [prompt, self.sampled_ids(), &probe.ids].concat()),
+        };
         Answer {
             id: self.id,
             given: ids.len(),
             model_logprobs: Vec::new(),
             sampled_logprobs: is_altering(&probe.sampling).then(Vec::new),
             details: Vec::new(),
-            seen: probe.sampling.is_penalising().then(|| Seen::in_prompt(&[&self.prompt, &ids[..]].concat())),
+            seen: probe.sampling.is_penalising().then(|| Seen::in_prompt(&[&prompt, &ids[..]].concat())),
             ids,
-            prompt: Arc::clone(&self.prompt),
+            prompt,
             question: Arc::clone(&self.question),
             sampling: probe.sampling,
             seed: probe.seed,

@@ -1,20 +1,22 @@
-//! Decoding that sets the last layer's logits against those of earlier ones, as a control that looks inside.
+//! Decoding that sets the last layer's logits against others: those of earlier layers, as a control that looks inside, or
+//! those after a prompt with noise in it, as a control that asks for them.
 //!
 //! ```text
 //! DaID  ℒ' = (1 + β)(ℒ + α ℒ_spotlight) - β ℒ_shadow        arXiv:2604.10071
 //! DoLa  ℒ' = log p - log p_l                                  arXiv:2309.03883
-//! both  ℒ'(v) = -inf where p(v) < γ max p
+//! VCD   ℒ' = (1 + α) ℒ - α ℒ_noised                           arXiv:2311.16922
+//! all   ℒ'(v) = -inf where p(v) < γ max p
 //! ```
 
 use std::sync::Arc;
 
-use burnish_core::{Contrast, Span};
+use burnish_core::{Contrast, Sampling, Span, rng};
 use burnish_model::Tokenizer;
 
-use crate::control::{Control, Decision, Inside, Now, Steer};
+use crate::control::{Control, Decision, Inside, Now, Probe, Steer};
 
-/// A control that contrasts layers, for an answer to `prompt`. `None` where nothing can come of it: DaID without marked
-/// tokens, or with both weights 0.
+/// A control that contrasts logits, for an answer to `prompt`. `None` where nothing can come of it: DaID and VCD without
+/// marked tokens, or with weights of 0.
 ///
 /// # Errors
 /// If the prompt can't be turned into text, in which the marked part is looked for.
@@ -34,7 +36,33 @@ pub(crate) fn control(
         Contrast::Dola { gamma, layers } => {
             Ok(Some(Box::new(Dola { gamma: *gamma, layers: layers.clone() })))
         }
+        &Contrast::Vcd { alpha, gamma, noise, seed, ref marked } => {
+            let marked = marked_tokens(marked, prompt, tokenizer)?;
+            if alpha == 0.0 || !marked.contains(&true) {
+                return Ok(None);
+            }
+            let noised = noised(prompt, &marked, noise, seed, tokenizer);
+            Ok(Some(Box::new(Vcd { alpha, gamma, noised: noised.into() })))
+        }
     }
+}
+
+/// The prompt with this share of its marked tokens replaced by ordinary tokens of the vocabulary, all equally likely.
+fn noised(prompt: &[u32], marked: &[bool], noise: f32, seed: u64, tokenizer: &Tokenizer) -> Vec<u32> {
+    let is_ordinary = |id: &u32| {
+        let text = tokenizer.decode(&[*id], true);
+        tokenizer.id_exists(*id) && text.is_ok_and(|text| !text.is_empty())
+    };
+    let ordinary: Vec<u32> = (0..=tokenizer.id_max().unwrap_or(0)).filter(is_ordinary).collect();
+    let mut stream = rng::Stream::new(seed);
+    let token = |(&id, &is_marked): (&u32, &bool)| {
+        let drawn = stream.below(ordinary.len().max(1) as u64) as usize;
+        match ordinary.get(drawn) {
+            Some(&other) if is_marked && stream.uniform() < f64::from(noise) => other,
+            _ => id,
+        }
+    };
+    prompt.iter().zip(marked).map(token).collect()
 }
 
 /// Which tokens of a prompt have a part in a span of its text. Special tokens belong to the text.
@@ -153,6 +181,36 @@ impl Control for Dola {
         let Some((_, premature)) = farthest else { return Ok(Decision::Choose) };
         let contrast = last.iter().zip(&premature).map(|(last, premature)| (last - premature) as f32);
         steer.replace(plausible(contrast.collect(), &allowed, self.gamma));
+        Ok(Decision::Choose)
+    }
+}
+
+/// Visual contrastive decoding, with tokens in the place of an image's patches.
+#[derive(Debug)]
+struct Vcd {
+    alpha: f32,
+    gamma: f32,
+    noised: Arc<[u32]>,
+}
+
+impl Control for Vcd {
+    fn probe_tokens_max(&self) -> usize {
+        self.noised.len() + 1
+    }
+
+    fn decide(&mut self, now: &Now<'_>, steer: &mut Steer) -> Result<Decision, String> {
+        let Some(probed) = now.probed else {
+            let instead = Some(Arc::clone(&self.noised));
+            return Ok(Decision::Probe(Box::new(Probe {
+                instead,
+                ids: Vec::new(),
+                sampling: Sampling::greedy(1),
+                seed: 0,
+            })));
+        };
+        let both = |(&own, &noised): (&f32, &f32)| (1.0 + self.alpha) * own - self.alpha * noised;
+        let contrast = now.logits.iter().zip(&probed.logits).map(both).collect();
+        steer.replace(plausible(contrast, &existing(now, now.logits), self.gamma));
         Ok(Decision::Choose)
     }
 }

@@ -18,7 +18,7 @@ pub trait Control: Send + Sync + Debug {
     /// Ends the answer with this problem.
     fn decide(&mut self, now: &Now<'_>, steer: &mut Steer) -> Result<Decision, String>;
 
-    /// Most tokens that one of its probes reads and samples in total; 0 if it never asks for one.
+    /// Most tokens that one of its probes reads and samples in total, another prompt among them; 0 if it never asks for one.
     fn probe_tokens_max(&self) -> usize {
         0
     }
@@ -90,7 +90,9 @@ pub enum Decision {
 /// continues as if nothing had been asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Probe {
-    /// The ids that are read after the answer so far; at least one.
+    /// The prompt that is read in the place of the answer's, with the answer so far behind it. It is read anew each time.
+    pub instead: Option<Arc<[u32]>>,
+    /// The ids that are read after the answer so far; at least one, unless there is another prompt.
     pub ids: Vec<u32>,
     /// How many tokens are sampled, and how. Options that only apply to answers (`stop`, `min_tokens`, `grammar`,
     /// `logprobs`) are refused.
@@ -106,6 +108,8 @@ pub struct Probed {
     pub ids: Vec<u32>,
     /// Their log-probs, as [`Choice::model_logprob`](crate::Choice::model_logprob).
     pub model_logprobs: Vec<f32>,
+    /// If another prompt was read: the logits `[V]` of the first of them.
+    pub logits: Vec<f32>,
 }
 
 /// Changes to the logits of one token.

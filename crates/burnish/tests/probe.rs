@@ -116,7 +116,8 @@ fn an_evaluation_can_contrast_layers() {
     scratch.burnish(&["sft", "scenes.toml"]).succeeds();
     let contrast = |name: &str| format!("eval.contrast={{{name}}}");
     let daid = "daid={marked={after=\"<image>\", before=\"</image>\"}}";
-    for name in [daid, "dola={}", "dola={layers=[1]}"] {
+    let vcd = daid.replace("daid", "vcd");
+    for name in [daid, &vcd, "dola={}", "dola={layers=[1]}"] {
         scratch.burnish(&["eval", "run", &contrast(name)]).succeeds();
     }
     let nothing = daid.replace("marked", "alpha=0, beta=0, marked");
@@ -128,7 +129,9 @@ fn an_evaluation_can_contrast_layers() {
         ("dola={gamma=2}", "gamma"),
         ("daid={marked={after=\"\", before=\"x\"}}", "marked"),
         ("daid={}", "marked"),
-        ("vcd={}", "vcd"),
+        ("vcd={}", "marked"),
+        ("vcd={noise=2, marked={after=\"a\", before=\"b\"}}", "noise"),
+        ("opera={}", "opera"),
         ("dola={layers=[3]}", "layer 3, but the model has 3"),
     ] {
         scratch.burnish(&["eval", "run", &contrast(name)]).fails_with(&["contrast", reason]);

@@ -4,11 +4,13 @@ use burnish_core::Sampling;
 use burnish_tensor::Workers;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use super::{Sampler, Sequence};
 use crate::answer::Next;
+use crate::cache::Cache;
 use crate::control::{Probe, Probed};
-use crate::{Chooser, EngineError};
+use crate::{Chooser, EngineError, Generated};
 
 impl Sampler {
     /// Answers a probe of `asking`, which stays as it is. A failure concerns that sequence only, unless a GPU fails.
@@ -22,8 +24,10 @@ impl Sampler {
             let (request, position) = (asking.answer.id.index(), asking.answer.sampled());
             return Ok(Err(EngineError::Control { request, position, problem }));
         }
-        let rows = asking.answer.ids.len() + probe.ids.len() + probe.sampling.tokens_max;
-        let mut cache = asking.cache.fork();
+        let is_elsewhere = probe.instead.is_some();
+        let side = asking.answer.beside(probe);
+        let rows = side.ids.len() + side.sampling.tokens_max;
+        let mut cache = if is_elsewhere { Cache::after(Arc::default()) } else { asking.cache.fork() };
         while !cache.reserve(rows, &self.pool) {
             if !self.evict(&BTreeSet::new()) {
                 let (request, position) = (asking.answer.id.index(), asking.answer.sampled());
@@ -31,12 +35,18 @@ impl Sampler {
                 return Ok(Err(EngineError::Control { request, position, problem }));
             }
         }
-        cache.copy(&asking.cache);
-        let mut sides = vec![Sequence { answer: asking.answer.beside(probe), cache }];
+        if !is_elsewhere {
+            cache.copy(&asking.cache);
+        }
+        let mut sides = vec![Sequence { answer: side, cache }];
+        let mut first = Vec::new();
         loop {
             let (_, logits) = self.forward(&mut sides, Workers::Pool);
             let logits = self.readback.read(&logits)?;
             let Some(mut side) = sides.pop() else { return Ok(Ok(Probed::default())) };
+            if is_elsewhere && first.is_empty() {
+                first = logits.to_vec();
+            }
             let next = side.answer.next(logits, self.model.vocab(), chooser);
             if let Next::Token(..) = next {
                 self.stats.probe_tokens += 1;
@@ -44,8 +54,11 @@ impl Sampler {
             match self.push(side, next, &[]) {
                 ControlFlow::Continue(side) => sides.push(side),
                 ControlFlow::Break((_, answer)) => {
-                    return Ok(answer
-                        .map(|answer| Probed { ids: answer.ids, model_logprobs: answer.model_logprobs }));
+                    return Ok(answer.map(|Generated { ids, model_logprobs, .. }| Probed {
+                        ids,
+                        model_logprobs,
+                        logits: first,
+                    }));
                 }
             }
         }
@@ -60,19 +73,23 @@ impl Sampler {
                     .into(),
             );
         }
-        if probe.ids.is_empty() {
+        let instead = probe.instead.as_deref().unwrap_or_default();
+        if probe.ids.is_empty() && instead.is_empty() {
             return Err("its probe reads nothing; give it at least one id".into());
         }
         let vocab_size = self.model.vocab().len();
-        if let Some(id) = probe.ids.iter().find(|&&id| id as usize >= vocab_size) {
+        if let Some(id) = instead.iter().chain(&probe.ids).find(|&&id| id as usize >= vocab_size) {
             return Err(format!("its probe reads id {id}, but the model knows ids below {vocab_size}"));
         }
         let answer = &asking.answer;
-        let (asked, said) = (probe.ids.len() + probe.sampling.tokens_max, answer.probe_tokens_max());
+        let asked = instead.len() + probe.ids.len() + probe.sampling.tokens_max;
+        let said = answer.probe_tokens_max();
         if asked > said {
             return Err(format!("its probe takes {asked} tokens, but it said {said} (`probe_tokens_max`)"));
         }
-        let tokens = answer.prompt.len() + answer.ids.len() + asked;
+        let read =
+            if probe.instead.is_some() { answer.sampled() } else { answer.prompt.len() + answer.ids.len() };
+        let tokens = read + asked;
         if tokens > self.context_tokens_max {
             return Err(format!(
                 "with its probe it has {tokens} tokens, but at most {} fit",

@@ -135,7 +135,12 @@ fn an_id_can_be_forced_and_an_answer_ended() {
         (by(|_, _| Err("no more".into())), "no more"),
         (
             by(|_, _| {
-                Ok(Decision::Probe(Box::new(Probe { ids: vec![1], sampling: Sampling::greedy(1), seed: 0 })))
+                Ok(Decision::Probe(Box::new(Probe {
+                    instead: None,
+                    ids: vec![1],
+                    sampling: Sampling::greedy(1),
+                    seed: 0,
+                })))
             }),
             "probe_tokens_max",
         ),
@@ -151,16 +156,19 @@ fn an_id_can_be_forced_and_an_answer_ended() {
 /// What was asked beside answers: the answer so far, the probe and its result.
 type Asked = Arc<Mutex<Vec<(Vec<u32>, Probe, Vec<u32>, Vec<f32>)>>>;
 
-/// Asks a probe before every third token.
+/// Asks a probe before every third token; every other one of them has another prompt than the answer's.
 fn probing(seed: u64, asked: &Asked) -> Vec<Box<dyn Control>> {
     let asked = Arc::clone(asked);
     let decide = move |now: &Now<'_>, _: &mut Steer| {
         let at = now.answer.len() as u64;
         let sampling = Sampling::at(if at.is_multiple_of(2) { 0.0 } else { 1.0 }, 4);
-        let probe = Probe { ids: prompt(seed + at, 1 + at as usize % 3), sampling, seed: seed + at };
+        let instead = (at % 6 == 3).then(|| prompt(seed + at + 7, 1 + at as usize % 9).into());
+        let ids = prompt(seed + at, if instead.is_some() { at as usize % 2 } else { 1 + at as usize % 3 });
+        let probe = Probe { instead, ids, sampling, seed: seed + at };
         Ok(match now.probed {
             Some(probed) => {
-                let so_far = [now.prompt, now.answer].concat();
+                let so_far = [probe.instead.as_deref().unwrap_or(now.prompt), now.answer].concat();
+                assert_eq!(probed.logits.len(), if probe.instead.is_some() { VOCAB } else { 0 });
                 asked.lock().unwrap().push((
                     so_far,
                     probe,
@@ -173,7 +181,7 @@ fn probing(seed: u64, asked: &Asked) -> Vec<Box<dyn Control>> {
             None => Decision::Choose,
         })
     };
-    vec![Box::new(By(Box::new(decide), 7))]
+    vec![Box::new(By(Box::new(decide), 14))]
 }
 
 proptest! {
@@ -193,7 +201,7 @@ proptest! {
         let expected = run(&MODEL, &requests, &Limits::default()).0;
         let controls = |at: usize| if at % 3 == 2 { Vec::new() } else { probing(seed + 100 * at as u64, &asked) };
         let under = requests.iter().cloned().enumerate().map(|(at, request)| (request, controls(at))).collect();
-        let limits = Limits { batch_max, cache_bytes: Some((2 + 2 + 2 + spare) * PAGE), ..Limits::default() };
+        let limits = Limits { batch_max, cache_bytes: Some((2 + 2 + 3 + spare) * PAGE), ..Limits::default() };
         let answers = run_under(under, &limits);
         for (answer, expected) in answers.iter().zip(&expected) {
             prop_assert_eq!(bits(answer.as_ref().unwrap()), bits(expected));

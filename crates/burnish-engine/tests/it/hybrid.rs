@@ -167,7 +167,7 @@ impl Control for Probing {
     fn decide(&mut self, now: &Now<'_>, _: &mut Steer) -> Result<Decision, String> {
         Ok(match now.probed {
             None if now.answer.len().is_multiple_of(3) => {
-                let probe = Probe { ids: vec![5, 6], sampling: Sampling::greedy(4), seed: 1 };
+                let probe = Probe { instead: None, ids: vec![5, 6], sampling: Sampling::greedy(4), seed: 1 };
                 Decision::Probe(Box::new(probe))
             }
             _ => Decision::Choose,

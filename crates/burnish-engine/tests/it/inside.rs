@@ -257,4 +257,17 @@ fn a_policy_contrasts_layers_where_its_prompt_has_what_is_marked() {
     assert_ne!(with_dola, plain);
     let (unmarked, _) = answer("the goal is left", daid(0.8, 0.2, 0.0));
     assert_eq!(unmarked, answer("the goal is left", None).0);
+
+    let vcd = |alpha, noise, seed| {
+        let marked = Span { after: "[".into(), before: "]".into() };
+        Some(Contrast::Vcd { alpha, gamma: 0.0, noise, seed, marked })
+    };
+    assert_eq!(answer(text, vcd(0.0, 1.0, 0)).0, plain, "nothing is taken away");
+    assert_eq!(answer(text, vcd(1.0, 0.0, 0)).0, plain, "the same prompt takes nothing away");
+    let (changed, sampled) = answer(text, vcd(4.0, 1.0, 0));
+    assert_ne!(changed, plain);
+    assert!(sampled.sampled_logprobs.is_some());
+    assert_eq!(answer(text, vcd(4.0, 1.0, 0)).0, changed);
+    assert_ne!(answer(text, vcd(4.0, 1.0, 1)).0, changed, "other noise");
+    assert_eq!(answer("the goal is left", vcd(4.0, 1.0, 0)).0, unmarked);
 }
