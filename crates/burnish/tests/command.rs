@@ -70,6 +70,11 @@ fn the_example_of_the_page_is_trained_evaluated_and_replayed() {
         lines.iter().map(without).collect::<Vec<_>>()
     };
     assert_eq!(metrics("runs/guess"), metrics("again"));
+    // How it is started may change in a run that goes on.
+    let changes =
+        ["train.max_steps=3", "env.config.command=[\"python3\", \"./guess.py\"]", "env.config.workers=3"];
+    let said = scratch.burnish(&[&["train", "--resume", "again"][..], &changes].concat()).succeeds().stdout();
+    assert!(said.contains("`env.config.command`") && said.contains("`env.config.workers`"), "{said}");
     // A program that is another one is noticed.
     let program = String::from_utf8(scratch.read("guess.py")).unwrap();
     scratch.write("guess.py", program.replace("\"Lower.\"", "\"Less.\"").replace("\"Higher.\"", "\"More.\""));

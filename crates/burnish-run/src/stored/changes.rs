@@ -51,6 +51,8 @@ const FREE_ENDS: &[&str] = &[
     ".api_key_env",
     ".base_dir",
     ".verifier.command",
+    ".config.command",
+    ".config.workers",
 ];
 
 /// The keys that an error suggests: those that people change for a reason.
