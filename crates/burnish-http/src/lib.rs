@@ -15,8 +15,9 @@ mod runtime;
 mod server;
 
 pub use error::{HttpError, shortened};
+pub use hyper::header::{HeaderName, HeaderValue};
 pub use incoming::Incoming;
 pub use runtime::{Task, block_on, run_all, sleep, spawn, timeout};
-pub use server::{Call, Patience, Server, key_from};
+pub use server::{Answer, Call, Patience, Server, key_from};
 #[cfg(test)]
 mod tests;
