@@ -1,10 +1,12 @@
 """Compiles every CUDA kernel with the real NVRTC, which needs no GPU, and prints what each takes of a card.
 
-    python scripts/check_cuda_kernels.py [--nvrtc FOLDER] [--arch sm_80 sm_90]
+    python scripts/check_cuda_kernels.py [--nvrtc FOLDER] [--arch sm_80 sm_90 ...] [--all]
 
 NVRTC: `pip install --target FOLDER nvidia-cuda-nvrtc`, or the nvidia folder of a PyTorch wheel; without --nvrtc the
-packages of this Python and LD_LIBRARY_PATH are searched. Fails if a source does not compile, or if a kernel spills more
-than 64 bytes of registers.
+packages of this Python and LD_LIBRARY_PATH are searched. Prints one line per
+program and card, or per kernel with --all: registers of the largest kernel, spilled bytes, shared memory that attention
+asks for. Fails if a source does not compile, if a kernel spills more than 64 bytes of registers, or if attention in bf16
+has no kernel on tensor cores for heads of 64 and 128 on a card that has them.
 """
 
 import argparse
@@ -17,15 +19,48 @@ import sys
 KERNELS = os.path.join(os.path.dirname(__file__), "../crates/burnish-tensor/src/cuda/kernels")
 HEAD_DIMS = [6, 16, 32, 64, 80, 96, 128, 256]
 # Shared memory that a block may have, in bytes.
-SHARED = {"sm_80": 163 << 10, "sm_86": 99 << 10, "sm_89": 99 << 10, "sm_90": 227 << 10, "sm_100": 227 << 10}
+SHARED = {
+    "sm_75": 64 << 10,
+    "sm_80": 163 << 10,
+    "sm_86": 99 << 10,
+    "sm_89": 99 << 10,
+    "sm_90": 227 << 10,
+    "sm_100": 227 << 10,
+    "sm_120": 99 << 10,
+}
 SPILL_BYTES_MAX = 64
 
 
-def tile(head_dim, shared):
-    """As `tile_of` in ops/attention.rs."""
+def fma(head_dim, shared):
+    """The macros of attention.cu and its bytes of shared memory, as `method_of` in ops/attention.rs has them."""
     stride = (head_dim + 15) // 16 * 16 + 4
-    fits = [t for t in (64, 32) if 4 * (4 * t * stride + t * (t + 4)) <= shared]
-    return fits[0] if fits else 16
+    size = lambda t: 4 * (4 * t * stride + t * (t + 4))
+    tile = next((t for t in (64, 32) if size(t) <= shared), 16)
+    return [f"-DHEAD_DIM={head_dim}", f"-DTILE={tile}"], size(tile)
+
+
+def mma(head_dim, shared):
+    """The same for attention_mma.cu; None if no tiles fit."""
+    size = lambda rows, columns: 2 * (2 * rows + 4 * columns) * (head_dim + 8) + 4 * 2 * columns
+    tiles = next((tiles for tiles in ((128, 64), (64, 32)) if size(*tiles) <= shared), None)
+    if tiles is None:
+        return None
+    return [f"-DHEAD_DIM={head_dim}", f"-DROWS={tiles[0]}", f"-DCOLUMNS={tiles[1]}"], size(*tiles)
+
+
+def variants(name, arch):
+    """Pairs of macros and bytes of shared memory of a file for a card; none if the card can't run it."""
+    if name == "attention.cu":
+        return [fma(d, SHARED[arch]) for d in HEAD_DIMS]
+    if name != "attention_mma.cu":
+        return [([], 0)]
+    if arch == "sm_75":
+        return []  # no bf16 on tensor cores
+    found = {d: mma(d, SHARED[arch]) for d in HEAD_DIMS if d % 16 == 0 and d <= 128}
+    missing = [d for d in (64, 128) if found[d] is None]
+    if missing:
+        sys.exit(f"attention on tensor cores does not fit {arch} for heads of {missing}")
+    return [variant for variant in found.values() if variant]
 
 
 def load(folder):
@@ -61,33 +96,35 @@ def compile_one(nvrtc, name, source, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nvrtc")
-    parser.add_argument("--arch", nargs="+", default=["sm_80", "sm_90"], choices=sorted(SHARED))
+    parser.add_argument("--arch", nargs="+", default=list(SHARED), choices=list(SHARED))
+    parser.add_argument("--all", action="store_true", help="one line per kernel")
     arguments = parser.parse_args()
     nvrtc = load(arguments.nvrtc)
     read = lambda name: open(os.path.join(KERNELS, name)).read()
     spilled = []
-    print(f"{'arch':7}{'program':40}{'kernel':32}{'registers':>10}{'spilled bytes':>15}")
+    print(f"{'arch':8}{'program':48}{'kernel':32}{'registers':>10}{'spilled':>9}{'shared':>9}")
     for arch in arguments.arch:
         for path in sorted(glob.glob(os.path.join(KERNELS, "*.cu"))):
             name = os.path.basename(path)
-            variants, headers = [[]], ["common.cuh"]
-            if name == "attention.cu":
-                variants = [[f"-DHEAD_DIM={d}", f"-DTILE={tile(d, SHARED[arch])}"] for d in HEAD_DIMS]
-            elif name == "attention_mma.cu":
-                headers.append("mma.cuh")
-                variants = [[f"-DHEAD_DIM={d}"] for d in HEAD_DIMS if d % 16 == 0 and d <= 128]
-            for macros in variants:
+            headers = ["common.cuh", *(["mma.cuh"] if name == "attention_mma.cu" else [])]
+            source = "\n".join(map(read, [*headers, name]))
+            for macros, shared in variants(name, arch):
                 options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *macros]
-                source = "\n".join(map(read, [*headers, name]))
                 log = compile_one(nvrtc, name, source, options)
                 parts = re.split(r"Compiling entry function '(\w+)'", log)
+                rows = []
                 for kernel, text in zip(parts[1::2], parts[2::2]):
                     registers = int(re.search(r"Used (\d+) registers", text)[1])
                     spills = sum(int(n) for n in re.findall(r"(\d+) bytes spill", text))
-                    program = " ".join([name, *(macro[2:] for macro in macros)])
-                    print(f"{arch:7}{program:40}{kernel:32}{registers:10}{spills:15}")
-                    if spills > SPILL_BYTES_MAX:
-                        spilled.append(f"{kernel} of {program} on {arch}")
+                    rows.append((registers, spills, kernel))
+                program = " ".join([name, *(macro[2:] for macro in macros)])
+                if not rows:
+                    sys.exit(f"{program} on {arch}: no report of ptxas in\n{log}")
+                spilled += [f"{kernel} of {program} on {arch}" for _, n, kernel in rows if n > SPILL_BYTES_MAX]
+                if not arguments.all:
+                    rows = [(max(row[0] for row in rows), sum(row[1] for row in rows), f"(largest of {len(rows)})")]
+                for registers, spills, kernel in rows:
+                    print(f"{arch:8}{program:48}{kernel:32}{registers:10}{spills:9}{shared or '':>9}", flush=True)
     if spilled:
         sys.exit(f"registers are spilled: {', '.join(spilled)}")
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Message, Record, TaskId, Trace, Verdict};
+use crate::{Message, Record, Source, TaskId, Trace, Verdict};
 
 /// Why an episode ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -69,5 +69,11 @@ impl Episode {
     /// Number of tokens that the policy sampled.
     pub fn sampled_tokens(&self) -> usize {
         self.traces.iter().map(Trace::sampled_tokens).sum()
+    }
+
+    /// Number of latent steps in the policy's answers.
+    pub fn latent_steps(&self) -> usize {
+        let sources = self.traces.iter().flat_map(Trace::nodes).flat_map(|node| &node.sources);
+        sources.filter(|source| **source == Source::Latent).count()
     }
 }

@@ -16,6 +16,7 @@ pub mod json;
 mod latent;
 mod message;
 pub mod names;
+pub mod openai;
 mod policy;
 mod record;
 pub mod rng;

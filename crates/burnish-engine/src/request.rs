@@ -1,5 +1,6 @@
 use burnish_core::Sampling;
 use burnish_model::Model;
+use burnish_tensor::Device;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
@@ -49,17 +50,30 @@ pub struct Limits {
     pub prefill_tokens_max: usize,
     /// Most tokens of prompt and answer together; the model's own limit always applies.
     pub context_tokens_max: Option<usize>,
-    /// Most bytes of keys and values that are held at once. Requests that do not fit wait.
-    pub cache_bytes: usize,
+    /// Most bytes of keys and values that are held at once; `None`: [`Limits::cache_bytes_on`] says. Requests that do not
+    /// fit wait.
+    pub cache_bytes: Option<usize>,
     /// Most tokens that an answer grows by in one [`Sampler::advance`](crate::Sampler::advance); with 1, an answer can
     /// be read token by token.
     pub round_steps_max: usize,
 }
 
 impl Limits {
-    /// Default of [`Limits::cache_bytes`]: 4 GiB. With the shape of Qwen3-0.6B, which takes 224 KiB per token, that
-    /// holds 18,720 tokens.
+    /// Default of [`Limits::cache_bytes`] on the CPU: 4 GiB. With the shape of Qwen3-0.6B, which takes 224 KiB per token,
+    /// that holds 18,720 tokens.
     pub const CACHE_BYTES: usize = 4 << 30;
+
+    /// [`Limits::cache_bytes`] for a model on `device`. By default that is [`Limits::CACHE_BYTES`] on the CPU, and three
+    /// quarters of the memory that a GPU has free at this moment: the last quarter is for what a pass over a batch holds.
+    ///
+    /// # Errors
+    /// If a GPU can't say how much is free.
+    pub fn cache_bytes_on(&self, device: &Device) -> Result<usize, EngineError> {
+        match self.cache_bytes {
+            Some(bytes) => Ok(bytes),
+            None => Ok(device.memory_free_bytes()?.map_or(Limits::CACHE_BYTES, |free| free / 4 * 3)),
+        }
+    }
 
     /// # Errors
     /// If a limit is so small that no work can be done.
@@ -89,7 +103,7 @@ impl Default for Limits {
             batch_max: 256,
             prefill_tokens_max: 4096,
             context_tokens_max: None,
-            cache_bytes: Limits::CACHE_BYTES,
+            cache_bytes: None,
             round_steps_max: ROUND_STEPS,
         }
     }
@@ -130,5 +144,17 @@ impl AddAssign for Stats {
         self.preemptions += other.preemptions;
         self.recomputed_tokens += other.recomputed_tokens;
         self.cache_bytes = self.cache_bytes.max(other.cache_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_as_large_as_is_asked_or_as_the_device_has_it() {
+        let limits = |cache_bytes| Limits { cache_bytes, ..Limits::default() };
+        assert_eq!(limits(Some(7)).cache_bytes_on(&Device::cpu()), Ok(7));
+        assert_eq!(limits(None).cache_bytes_on(&Device::cpu()), Ok(Limits::CACHE_BYTES));
     }
 }

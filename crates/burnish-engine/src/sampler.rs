@@ -69,6 +69,8 @@ pub struct Sampler {
     model: Arc<Model>,
     tokenizer: Option<Arc<Tokenizer>>,
     limits: Limits,
+    /// Most bytes of keys and values that are held at once.
+    cache_bytes: usize,
     /// Made when it is first needed, and kept.
     prepacked: Option<Prepacked>,
     /// Approximate number of bytes of weights that a step reads.
@@ -100,7 +102,7 @@ impl Sampler {
     /// A sampler of a model. Stop strings need a `tokenizer`.
     ///
     /// # Errors
-    /// If a limit is 0, or the model reads in both directions.
+    /// If a limit is 0, the model reads in both directions, or the device has failed.
     pub fn new(
         model: Arc<Model>,
         tokenizer: Option<Arc<Tokenizer>>,
@@ -110,7 +112,8 @@ impl Sampler {
         if model.visibility() != Visibility::Causal {
             return Err(EngineError::NotCausal);
         }
-        let pool = Pool::new(page_shape(&model), limits.cache_bytes);
+        let cache_bytes = limits.cache_bytes_on(model.params.device())?;
+        let pool = Pool::new(page_shape(&model), cache_bytes);
         Ok(Sampler {
             tokenizer,
             prepacked: None,
@@ -131,6 +134,7 @@ impl Sampler {
             next_id: 0,
             stats: Stats::default(),
             model,
+            cache_bytes,
             limits,
         })
     }
@@ -239,13 +243,13 @@ impl Sampler {
         let probe_pages = if probe_rows > 0 { pages_of(answer_rows + probe_rows) + state_pages } else { 0 };
         let pages = pages_of(tokens) + pages_of(answer_rows) + 2 * state_pages + probe_pages;
         let page_bytes = self.pool.shape.bytes();
-        if pages > self.limits.cache_bytes / page_bytes {
+        if pages > self.cache_bytes / page_bytes {
             return Err(EngineError::CacheTooSmall {
                 request,
                 tokens,
                 answer_tokens: answer_rows + 1,
                 least_bytes: pages * page_bytes,
-                cache_bytes: self.limits.cache_bytes,
+                cache_bytes: self.cache_bytes,
             });
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, associative, chains, command, countdown, household, mapf, orders,
+    EnvError, Generator, accounts, associative, chains, command, countdown, household, mapf, openenv, orders,
     programs, recall, rows, scenes, tables, timed_facts, timeqa,
 };
 
@@ -31,6 +31,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &countdown::KIND,
     &household::KIND,
     &mapf::KIND,
+    &openenv::KIND,
     &orders::KIND,
     &programs::KIND,
     &recall::KIND,

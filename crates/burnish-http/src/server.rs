@@ -118,6 +118,18 @@ impl Server {
         &self.url
     }
 
+    pub(crate) fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    pub(crate) fn headers(&self) -> &[(&'static str, HeaderValue)] {
+        &self.headers
+    }
+
+    pub(crate) fn client(&self) -> &Client<HttpsConnector<Connector>, Full<Bytes>> {
+        &self.client
+    }
+
     /// `GET` of a path, which begins with a slash.
     pub fn get(&self, path: &str) -> Call<'_> {
         self.call(Method::GET, path, None)
@@ -154,7 +166,7 @@ pub struct Call<'a> {
 
 /// What a server answered, whatever its status.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Answered {
     /// The HTTP status.
     pub status: u16,
     headers: HeaderMap,
@@ -162,7 +174,7 @@ pub struct Answer {
     pub body: Incoming,
 }
 
-impl Answer {
+impl Answered {
     /// A header, if it is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -228,13 +240,13 @@ impl Call<'_> {
     ///
     /// # Errors
     /// If nothing comes.
-    pub async fn answer(&self) -> Result<Answer, HttpError> {
+    pub async fn answer(&self) -> Result<Answered, HttpError> {
         let answered = self.in_time(self.exchange(1), 1).await.map_err(|miss| match miss {
             Miss::Retryable(error, _) | Miss::Fatal(error) => error,
         })?;
         let (parts, body) = answered.into_parts();
         let body = Incoming::new(self.name(), body);
-        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+        Ok(Answered { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
     /// The text of the answer.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Cursor;
 use std::sync::Arc;
 
-use burnish_http::{Answer, Call, HeaderName, HeaderValue, HttpError, Incoming, Server, shortened};
+use burnish_http::{Answered, Call, HeaderName, HeaderValue, HttpError, Incoming, Server, shortened};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, unfold};
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
@@ -52,7 +52,7 @@ impl Web {
         mut call: Call<'_>,
         session: Option<Arc<str>>,
         headers: Headers,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answered, Failure> {
         call = call.with_header(HeaderName::from_static("accept"), ACCEPTED);
         if let Some(session) = session {
             let id = HeaderValue::from_str(&session).map_err(|_| {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use burnish_shards::ShardsError;
+
 use crate::chat_files::TEMPLATE;
 
 /// A model directory could not be read or written.
@@ -228,6 +230,15 @@ pub enum ChatError {
         /// The end tokens.
         end_tokens: Vec<String>,
     },
+}
+
+impl From<ShardsError> for ModelError {
+    fn from(error: ShardsError) -> Self {
+        match error {
+            ShardsError::Read { path, source } => ModelError::read(&path, source),
+            ShardsError::Malformed { path, problem } => ModelError::Malformed { path, problem },
+        }
+    }
 }
 
 fn quoted(tokens: &[String]) -> String {

@@ -24,7 +24,6 @@ mod model;
 mod plain;
 mod provenance;
 mod rope;
-mod shards;
 mod tap;
 mod template;
 mod tokenizer;

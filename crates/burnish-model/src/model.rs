@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
+use burnish_shards::SINGLE;
 use burnish_tensor::{
     Device, ElementsMut, HeadShape, Param, Params, Precision, Prepacked, Store, Tape, Var, Visibility, Vocab,
     Weight,
@@ -14,7 +15,6 @@ use burnish_tensor::{
 
 use crate::decoder::{Decoder, Init, head_shape};
 use crate::lora::{self, LoraConfig};
-use crate::shards::SINGLE;
 use crate::tap::Tap;
 use crate::weights::{self, Carried, Stored, TensorSpec, WeightsFile};
 use crate::{Dtype, Head, LayerKind, Mix, ModelConfig, ModelError, Packed, files, freeze};

@@ -2,17 +2,17 @@
 //! `transformers` loads.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
+use burnish_shards::{INDEX, Shards};
 use burnish_tensor::{ElementsMut, Params, Weight};
 use half::{bf16, f16};
 use rayon::prelude::*;
 use safetensors::tensor::{TensorView, View};
 
-use crate::shards::{INDEX, Shards, Tensors};
 use crate::{Dtype, ModelConfig, ModelError, files};
 
 /// A tensor that the architecture needs.
@@ -24,6 +24,19 @@ pub(crate) struct TensorSpec {
 
 /// The weights of a model directory.
 pub(crate) struct WeightsFile(Shards);
+
+/// The tensors of all files by name, each with its file.
+struct Tensors<'a>(BTreeMap<String, (&'a Path, TensorView<'a>)>);
+
+impl<'a> Tensors<'a> {
+    fn get(&self, name: &str) -> Option<&(&'a Path, TensorView<'a>)> {
+        self.0.get(name)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
 
 /// Tensors that belong to the model and not to the decoder, in the files that they were read from: they are written
 /// back as they are.
@@ -41,7 +54,19 @@ impl WeightsFile {
     /// # Errors
     /// As [`Shards::open`].
     pub(crate) fn open(dir: &Path) -> Result<Self, ModelError> {
-        Shards::open(dir).map(WeightsFile)
+        Ok(WeightsFile(Shards::open(dir)?))
+    }
+
+    /// Reads the header of every file.
+    fn parse(&self) -> Result<Tensors<'_>, ModelError> {
+        let mut all = BTreeMap::new();
+        for entry in self.0.entries()? {
+            let (path, bytes) = self.0.get(&entry);
+            let tensor = TensorView::new(entry.dtype, entry.shape, bytes)
+                .map_err(|error| ModelError::malformed(path, format!("tensor {}: {error}", entry.name)))?;
+            all.insert(entry.name, (path, tensor));
+        }
+        Ok(Tensors(all))
     }
 
     /// Checks that the files hold exactly the tensors `specs`, and returns the type of each, in order. If there are
@@ -56,10 +81,10 @@ impl WeightsFile {
                 return Err(self.missing(absent));
             }
             if let Some(name) = listed.difference(&known).find(|name| !may_be_extra(config, name)) {
-                return Err(unknown(&self.0.list, name, config));
+                return Err(unknown(self.0.list(), name, config));
             }
         }
-        let tensors = self.0.parse()?;
+        let tensors = self.parse()?;
         let dtypes = specs.iter().map(|spec| self.check_tensor(&tensors, spec)).collect::<Result<_, _>>()?;
         for name in tensors.names().filter(|name| !known.contains(name)) {
             check_extra(&tensors, config, name)?;
@@ -69,7 +94,7 @@ impl WeightsFile {
 
     /// Copies every tensor into its parameter, one after the other. [`WeightsFile::check`] must have succeeded.
     pub(crate) fn read_into(&self, params: &mut Params) -> Result<(), ModelError> {
-        let tensors = self.0.parse()?;
+        let tensors = self.parse()?;
         for entry in params.entries().to_vec() {
             let Some((_, tensor)) = tensors.get(&entry.name) else {
                 return Err(self.missing(&TensorSpec { name: entry.name, shape: entry.shape }));
@@ -81,12 +106,12 @@ impl WeightsFile {
 
     /// What is to be written back as it is, if there is anything.
     pub(crate) fn carried(self, config: &ModelConfig) -> Result<Option<Carried>, ModelError> {
-        let is_any = self.0.parse()?.names().any(|name| config.is_carried(name));
+        let is_any = self.parse()?.names().any(|name| config.is_carried(name));
         Ok(is_any.then(|| Carried(Arc::new(self))))
     }
 
     fn missing(&self, spec: &TensorSpec) -> ModelError {
-        let (path, name) = (self.0.list.clone(), spec.name.clone());
+        let (path, name) = (self.0.list().to_owned(), spec.name.clone());
         ModelError::MissingTensor { path, name, shape: spec.shape.clone() }
     }
 
@@ -177,7 +202,7 @@ fn copy<const N: usize, T: Send>(data: &[u8], out: &mut [T], read: impl Fn([u8; 
 
 impl Carried {
     fn tensors(&self, config: &ModelConfig) -> Result<Vec<(String, TensorView<'_>)>, ModelError> {
-        let all = self.0.0.parse()?;
+        let all = self.0.parse()?;
         let names = all.names().filter(|name| config.is_carried(name));
         let tensor = |name: &str| Some((name.to_owned(), all.get(name)?.1.clone()));
         Ok(names.filter_map(tensor).collect())

@@ -171,7 +171,7 @@ fn a_missing_file_is_named() {
     assert!(error.contains("cannot read") && error.contains("config.json"), "{error}");
     let broken = Broken::of("llama");
     fs::remove_file(broken.path().join("model.safetensors")).unwrap();
-    broken.check(&["cannot read", "model.safetensors"]);
+    broken.check(&["holds no weights", "model.safetensors"]);
 }
 
 #[test]

@@ -190,6 +190,28 @@ fn logits_token_by_token_agree_with_transformers() {
 }
 
 #[test]
+fn a_token_that_was_copied_is_read_and_predicted_as_the_other() {
+    for name in ["qwen3", "llama"] {
+        let dir = golden(name);
+        let mut model = Model::load(&dir).unwrap();
+        let (from, to) = (3, 7);
+        let vocab = model.vocab().len();
+        let before = logits(&model, &[vec![1, 2, from]]);
+        assert_ne!(before, logits(&model, &[vec![1, 2, to]]));
+        model.copy_token(from, to);
+        let after = logits(&model, &[vec![1, 2, from]]);
+        assert_eq!(after, logits(&model, &[vec![1, 2, to]]), "{name}");
+        let last = &after[after.len() - vocab..];
+        assert_eq!(last[3], last[7], "{name}");
+        let others = |logits: &[f32]| {
+            let last = logits[logits.len() - vocab..].iter().enumerate();
+            last.filter(|(id, _)| *id != 7).map(|(_, x)| *x).collect::<Vec<f32>>()
+        };
+        assert_eq!(others(&before), others(&after), "{name}: nothing else changes");
+    }
+}
+
+#[test]
 fn saving_what_was_loaded_gives_the_same_bytes() {
     for name in GOLDEN {
         let dir = tempfile::tempdir().unwrap();

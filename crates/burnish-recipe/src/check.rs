@@ -65,7 +65,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     ranges.at_least_one("rollout.tokens_max", rollout.tokens_max)?;
     ranges.at_least_one("rollout.turns_max", rollout.turns_max)?;
     ranges.at_least_one("rollout.batch_max", rollout.batch_max)?;
-    ranges.at_least_one("rollout.cache_mib", rollout.cache_mib)?;
+    ranges.at_least_one("rollout.cache_mib", rollout.cache_mib.unwrap_or(1))?;
     let samples = rollout.temperature > 0.0 && rollout.temperature.is_finite();
     ranges.holds("rollout.temperature", samples, "must be above 0: the trainer divides by it too")?;
     ranges.sampling("rollout", recipe.rollout_sampling().check(), "")?;

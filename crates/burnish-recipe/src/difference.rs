@@ -9,7 +9,7 @@ use super::{Recipe, StageRecipe, StageUse};
 /// The recipe without the settings that change no number: where the run and its stages are stored, how many threads
 /// work, and, for a policy that has a hash, how it is made.
 pub fn timeless(recipe: &Recipe) -> Value {
-    let mut recipe = recipe.clone();
+    let mut recipe = recipe.with_first_defaults();
     recipe.run.dir = PathBuf::new();
     recipe.run.cache = PathBuf::new();
     recipe.run.threads = 0;
@@ -34,6 +34,17 @@ pub struct Difference {
     pub there: Option<Value>,
     /// Its value in the other recipe.
     pub here: Option<Value>,
+}
+
+impl Recipe {
+    /// The recipe with the defaults of keys that may be unset now, and were always written by earlier versions: its
+    /// hashes and comparisons stay those of before.
+    #[must_use]
+    pub fn with_first_defaults(&self) -> Recipe {
+        let mut recipe = self.clone();
+        recipe.rollout.cache_mib.get_or_insert(4096);
+        recipe
+    }
 }
 
 impl Difference {
@@ -88,6 +99,16 @@ fn collect(key: &str, there: Option<&Value>, here: Option<&Value>, found: &mut V
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_recipe_that_leaves_the_cache_to_the_device_is_the_one_that_recorded_the_default_of_before() {
+        use crate::tests::{SMALL, read};
+        let [unset, recorded, other] = [&[][..], &["rollout.cache_mib=4096"], &["rollout.cache_mib=4097"]]
+            .map(|keys| read(SMALL, keys).unwrap());
+        assert_eq!((unset.rollout.cache_mib, recorded.rollout.cache_mib), (None, Some(4096)));
+        assert_eq!(timeless(&unset), timeless(&recorded));
+        assert_ne!(timeless(&unset), timeless(&other));
+    }
 
     #[test]
     fn keys_that_differ_are_named_with_both_values_and_not_too_many_of_them() {

@@ -44,7 +44,7 @@ const TRL: &[(&str, &[&str])] = &[
     ("num_iterations", &["train.epochs"]),
     ("num_train_epochs", &["train.max_steps", "train.num_train_epochs"]),
     ("off_policy_mask_threshold", &["loss.correction.weight.level"]),
-    ("optim", &["optimizer.epsilon"]),
+    ("optim", &["optimizer.epsilon", "optimizer.moments"]),
     ("output_dir", &["run.dir"]),
     (
         "peft_config",
@@ -289,7 +289,7 @@ mod tests {
     }
 
     /// Keys that a recipe leaves out by default.
-    const OPTIONAL: [&str; 15] = [
+    const OPTIONAL: [&str; 17] = [
         "checkpoint.best",
         "data.held_out_share",
         "data.max_length",
@@ -300,8 +300,10 @@ mod tests {
         "engine.urls",
         "loss.config.beta",
         "loss.correction.behavior",
+        "optimizer.moments",
         "policy.chat_template",
         "reward.weights",
+        "rollout.cache_mib",
         "rollout.grammar",
         "train.num_train_epochs",
         "train.patience",

@@ -147,64 +147,35 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
         }
         None => {}
     }
-    for (key, is_there, rule) in [
-        (
-            "train.method",
-            matches!(recipe.train.method, Method::Preference | Method::Reward),
-            "can't be combined with `[latent]`: no log-prob of a given answer is known whose thoughts are latent",
-        ),
-        (
-            "engine",
-            recipe.engine.is_some(),
-            "can't be combined with `[latent]`: no engine can go on in latent steps",
-        ),
-        (
-            "trainer",
-            recipe.trainer.is_some(),
-            "can't be combined with `[latent]`: no server learns latent steps",
-        ),
-        (
-            "data.packing",
-            recipe.data.packing,
-            "can't be combined with `[latent]`: lengths change from stage to stage",
-        ),
-        (
-            "plan",
-            recipe.plan.is_some(),
-            "can't be combined with `[latent]`: plans make prompts of parts of answers",
-        ),
-        (
-            "replay",
-            recipe.replay.is_some(),
-            "can't be combined with `[latent]`: what latent steps read is not stored",
-        ),
-        (
-            "teacher",
-            recipe.teacher.is_some(),
-            "can't be combined with `[latent]`: a teacher has no hidden state for a latent step",
-        ),
-        (
-            "critic",
-            recipe.critic.is_some(),
-            "can't be combined with `[latent]`: a critic would have to read the policy's hidden states",
-        ),
-        ("gate", recipe.gate.is_some(), "can't be combined with `[latent]`"),
-        (
-            "policy.new.masked",
-            recipe.policy.new.as_ref().is_some_and(|new| new.masked),
-            "can't be combined with `[latent]`: latent steps go from left to right",
-        ),
-        (
-            "train.activation_checkpointing",
-            recipe.train.activation_checkpointing,
-            "can't be combined with `[latent]`",
-        ),
-    ] {
+    for (key, is_there, why) in beside(recipe) {
         if is_there {
-            return Err(source.error(key, rule.to_owned()));
+            return Err(source.error(key, format!("can't be combined with `[latent]`: {why}")));
         }
     }
     Ok(())
+}
+
+/// What latent steps can't be combined with, whether the recipe asks for it, and why not.
+fn beside(recipe: &Recipe) -> [(&'static str, bool, &'static str); 10] {
+    let Recipe { train, policy, data, .. } = recipe;
+    let compares = matches!(train.method, Method::Preference | Method::Reward);
+    let is_masked = policy.new.as_ref().is_some_and(|new| new.masked);
+    [
+        ("train.method", compares, "no log-prob of a given answer is known whose thoughts are latent"),
+        ("engine", recipe.engine.is_some(), "no engine can go on in latent steps"),
+        ("trainer", recipe.trainer.is_some(), "no server learns latent steps"),
+        ("data.packing", data.packing, "lengths change from stage to stage"),
+        ("plan", recipe.plan.is_some(), "plans make prompts of parts of answers"),
+        ("replay", recipe.replay.is_some(), "what latent steps read is not stored"),
+        ("teacher", recipe.teacher.is_some(), "a teacher has no hidden state for a latent step"),
+        ("critic", recipe.critic.is_some(), "a critic would have to read the policy's hidden states"),
+        ("policy.new.masked", is_masked, "latent steps go from left to right"),
+        (
+            "train.activation_checkpointing",
+            train.activation_checkpointing,
+            "layers with latent steps are not computed again",
+        ),
+    ]
 }
 
 #[cfg(test)]
@@ -266,6 +237,9 @@ mod tests {
                 "activation_checkpointing",
                 "latent",
             ),
+            (SMALL, &["latent.units_max=3", "plan={plan=\"skpo\"}"], "plan", "parts of answers"),
+            (SMALL, &["latent.units_max=3", "train.method=preference"], "train.method", "given answer"),
+            (SMALL, &["latent.units_max=3", "replay={replay=\"ssr\"}"], "replay", "not stored"),
             (SMALL, &["latent.units_max=3", "latent.stepz=1"], "stepz", "steps_min"),
         ] {
             let error = read(text, keys).unwrap_err();

@@ -1,6 +1,6 @@
 //! `[optimizer]`: how far each update goes.
 
-use burnish_train::adamw::AdamwConfig;
+use burnish_train::adamw::{AdamwConfig, MomentType};
 use burnish_train::schedule::Decay;
 use burnish_train::{PassConfig, TrainerConfig};
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,9 @@ pub struct OptimizerSection {
     pub epsilon: f64,
     /// Decoupled weight decay; norms and biases have none.
     pub weight_decay: f64,
+    /// How the moments are kept: `"f32"`, or `"8bit"` as by bitsandbytes.
+    #[serde(skip_serializing_if = "MomentType::is_f32")]
+    pub moments: MomentType,
     /// Gradients with a larger norm are scaled down to this one; 0 switches it off.
     pub max_grad_norm: f64,
     /// Updates over which the learning rate rises from 0.
@@ -39,6 +42,7 @@ impl Default for OptimizerSection {
             beta2: 0.999,
             epsilon: 1e-8,
             weight_decay: 0.0,
+            moments: MomentType::F32,
             max_grad_norm: 1.0,
             warmup_updates: 0,
             schedule: Decay::Linear,
@@ -55,6 +59,7 @@ impl OptimizerSection {
             beta2: self.beta2,
             epsilon: self.epsilon,
             weight_decay: self.weight_decay,
+            moments: self.moments,
         }
     }
 }

@@ -45,8 +45,10 @@ pub struct RolloutSection {
     pub overlong: Overlong,
     /// Sequences sampled at once.
     pub batch_max: usize,
-    /// Most MiB of KV cache while sampling. Sequences that do not fit wait.
-    pub cache_mib: usize,
+    /// Most MiB of KV cache while sampling. Sequences that do not fit wait. If it is not set, the device decides: 4096 on
+    /// the CPU, three quarters of the free memory of a GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_mib: Option<usize>,
     /// How many steps the sampler's weights are behind the trained ones; 0 is on policy. It imitates an asynchronous
     /// pipeline, with a lag that is the same in every step and every run.
     #[serde(skip_serializing_if = "is_zero")]
@@ -78,7 +80,7 @@ impl Default for RolloutSection {
             turns_max: 8,
             overlong: Overlong::Refuse,
             batch_max: 256,
-            cache_mib: Limits::CACHE_BYTES >> 20,
+            cache_mib: None,
             policy_lag: 0,
             dynamic_sampling: DynamicSampling::default(),
         }
@@ -104,7 +106,7 @@ impl RolloutSection {
     pub fn limits(&self) -> Limits {
         Limits {
             batch_max: self.batch_max,
-            cache_bytes: self.cache_mib.saturating_mul(1 << 20),
+            cache_bytes: self.cache_mib.map(|mib| mib.saturating_mul(1 << 20)),
             ..Limits::default()
         }
     }
@@ -283,7 +285,7 @@ mod tests {
             ..ends
         };
         assert_eq!(recipe.eval_sampling(), evaluated);
-        assert_eq!(recipe.rollout.limits().cache_bytes, 7 << 20);
+        assert_eq!(recipe.rollout.limits().cache_bytes, Some(7 << 20));
         // Stop strings don't change the distribution.
         assert!(read(SMALL, &keys[..2]).is_ok());
         let text = recipe.to_toml().unwrap();

@@ -45,7 +45,7 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
 }
 
 /// Tables and keys that need the weights here, and what could be used instead.
-fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 13] {
+fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 14] {
     let policy = &recipe.policy;
     [
         ("engine", recipe.engine.is_some(), "the server that trains samples as well; leave `[engine]` out"),
@@ -61,6 +61,11 @@ fn refusals(recipe: &Recipe) -> [(&'static str, bool, &'static str); 13] {
             "policy.precision",
             policy.precision != ComputeType::F32,
             "the server decides how it computes; leave the key out",
+        ),
+        (
+            "optimizer.moments",
+            !recipe.optimizer.moments.is_f32(),
+            "the server has the moments; leave the key out",
         ),
         (
             "train.method",

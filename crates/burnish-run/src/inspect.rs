@@ -237,7 +237,7 @@ fn recipe_of(path: &Path, overrides: &[String]) -> Result<Found, RunError> {
     Ok(Found { recipe: Recipe::read(path, overrides)?, notes: Vec::new() })
 }
 
-fn is_run(path: &Path) -> bool {
+pub(crate) fn is_run(path: &Path) -> bool {
     path.join(burnish_rundir::run_dir::RECIPE).is_file()
 }
 
@@ -400,10 +400,10 @@ pub(crate) fn environment_of<'a>(recipe: &'a Recipe, kind: &EpisodeKind) -> (&'a
     }
 }
 
-/// Whether an environment with this configuration needs neither files nor a program of the user's, which may not be there
-/// any more.
+/// Whether an environment with this configuration needs neither files nor a program or a server of somebody's, which may
+/// not be there any more.
 pub(crate) fn makes_its_tasks(config: &Value) -> bool {
-    config.get(ENV_PATH).is_none() && config.get("command").is_none()
+    [ENV_PATH, "command", "url"].iter().all(|key| config.get(*key).is_none())
 }
 
 /// The conversation of an episode, in place of a rendering.

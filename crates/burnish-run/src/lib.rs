@@ -28,6 +28,7 @@ pub mod replay;
 pub mod report_of_run;
 mod reward_model;
 pub mod seeds;
+pub mod serve;
 mod split;
 pub mod stages;
 pub mod stored;

@@ -260,7 +260,7 @@ impl TrainingServer {
     }
 
     fn adam(&self, learning_rate: f64) -> Adam {
-        let AdamwConfig { beta1, beta2, epsilon, weight_decay } = self.config.adamw;
+        let AdamwConfig { beta1, beta2, epsilon, weight_decay, .. } = self.config.adamw;
         Adam { learning_rate, beta1, beta2, epsilon, weight_decay, grad_norm_max: self.config.grad_norm_max }
     }
 

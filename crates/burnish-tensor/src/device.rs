@@ -166,6 +166,19 @@ impl Device {
         }
     }
 
+    /// Bytes of a GPU's memory that could still be taken, by this program as it is now; `None` on the CPU, where nobody
+    /// asks.
+    ///
+    /// # Errors
+    /// If the driver can't say.
+    pub fn memory_free_bytes(&self) -> Result<Option<usize>, DeviceError> {
+        match &self.0 {
+            Kind::Cpu => Ok(None),
+            #[cfg(any(test, feature = "cuda"))]
+            Kind::Cuda(cuda) => Ok(Some(cuda.memory_free_bytes()?)),
+        }
+    }
+
     #[cfg(any(test, feature = "cuda"))]
     pub(crate) fn gpu(&self) -> Option<&Arc<Cuda>> {
         match &self.0 {

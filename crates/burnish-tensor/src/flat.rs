@@ -15,7 +15,7 @@ use crate::{
 
 /// Numbers laid out like the trained parameters of a [`Params`], on the same device.
 #[derive(Clone, Debug)]
-pub struct Flat(Data);
+pub struct Flat(pub(crate) Data);
 
 /// Where a backward pass adds gradients: a slice on the host, or a [`Flat`].
 #[derive(Debug)]

@@ -90,7 +90,7 @@ impl Factors {
     }
 
     #[inline(always)]
-    fn update(&self, p: &mut f32, g: f32, m: &mut f32, v: &mut f32) {
+    pub(crate) fn update(&self, p: &mut f32, g: f32, m: &mut f32, v: &mut f32) {
         *m += self.one_minus_beta1 * (g - *m);
         *v = *v * self.beta2 + self.one_minus_beta2 * g * g;
         let denominator = v.sqrt() / self.sqrt_correction2 + self.eps;

@@ -5,13 +5,34 @@
 //! w ← w − lr·λ·w − lr / (1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) + ε)
 //! ```
 //!
-//! `t` counts updates from 1. Weight decay λ applies only to parameters that decay; norms and biases do not.
+//! `t` counts updates from 1. Weight decay λ applies only to parameters that decay; norms and biases do not. Moments are
+//! kept in f32, or in 8 bits with the quantisation of bitsandbytes ([`burnish_tensor::eight_bit`]).
 
 use std::ops::Range;
 
 use burnish_tensor::optim::AdamW;
-use burnish_tensor::{DeviceError, Flat, Params};
+use burnish_tensor::{DeviceError, Flat, Flat8, Params};
 use serde::{Deserialize, Serialize};
+
+/// How moments are kept between updates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MomentType {
+    /// 32 bits: 8 bytes per parameter for both.
+    #[default]
+    #[serde(rename = "f32")]
+    F32,
+    /// 8 bits, with a scale for each 256 numbers of a tensor: 2 bytes and 1/32 per parameter for both.
+    #[serde(rename = "8bit")]
+    EightBit,
+}
+
+impl MomentType {
+    /// Is it what recipes and checkpoints had before there was a choice? It is left out there.
+    #[must_use]
+    pub fn is_f32(&self) -> bool {
+        *self == MomentType::F32
+    }
+}
 
 /// Hyperparameters of AdamW, with torch's defaults except for the decay, which is off.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -25,11 +46,14 @@ pub struct AdamwConfig {
     pub epsilon: f64,
     /// λ, decoupled weight decay.
     pub weight_decay: f64,
+    /// How the moments are kept.
+    #[serde(skip_serializing_if = "MomentType::is_f32")]
+    pub moments: MomentType,
 }
 
 impl Default for AdamwConfig {
     fn default() -> Self {
-        AdamwConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 }
+        AdamwConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0, moments: MomentType::F32 }
     }
 }
 
@@ -71,20 +95,31 @@ pub struct Adamw {
     updates: u64,
     /// Ranges of the flat buffer; `true` for parameters that decay.
     runs: Vec<(Range<usize>, bool)>,
-    exp_avg: Flat,
-    exp_avg_sq: Flat,
+    moments: Moments,
+}
+
+/// The first and the second moment.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Moments {
+    /// In f32.
+    F32([Flat; 2]),
+    /// In 8 bits.
+    EightBit([Flat8; 2]),
+}
+
+impl Moments {
+    fn zeros(kind: MomentType, params: &Params) -> Self {
+        match kind {
+            MomentType::F32 => Moments::F32([(); 2].map(|()| Flat::zeros(params))),
+            MomentType::EightBit => Moments::EightBit([(); 2].map(|()| Flat8::zeros(params))),
+        }
+    }
 }
 
 impl Adamw {
     /// An optimiser for `params` that has made no update yet.
     pub fn new(config: AdamwConfig, params: &Params) -> Self {
-        Adamw {
-            config,
-            updates: 0,
-            runs: runs(params),
-            exp_avg: Flat::zeros(params),
-            exp_avg_sq: Flat::zeros(params),
-        }
+        Adamw { config, updates: 0, runs: runs(params), moments: Moments::zeros(config.moments, params) }
     }
 
     /// Makes one update at learning rate `lr` with the gradient `grads`, which is laid out like `params`.
@@ -93,11 +128,15 @@ impl Adamw {
     /// If the optimiser was not made for `params`.
     pub fn step(&mut self, params: &mut Params, grads: &Flat, lr: f64) {
         self.updates += 1;
-        let AdamwConfig { beta1, beta2, epsilon: eps, weight_decay } = self.config;
+        let AdamwConfig { beta1, beta2, epsilon: eps, weight_decay, .. } = self.config;
         let step = AdamW { lr, beta1, beta2, eps, weight_decay, step: self.updates };
-        for (run, decays) in &self.runs {
-            let moments = [&mut self.exp_avg, &mut self.exp_avg_sq];
-            params.adamw_step(run.clone(), grads, moments, &step, *decays);
+        match &mut self.moments {
+            Moments::F32(moments) => {
+                for (run, decays) in &self.runs {
+                    params.adamw_step(run.clone(), grads, moments.each_mut(), &step, *decays);
+                }
+            }
+            Moments::EightBit(moments) => params.adamw_step_8bit(grads, moments.each_mut(), &step),
         }
     }
 
@@ -106,19 +145,14 @@ impl Adamw {
         self.updates
     }
 
-    /// First moment m.
-    pub fn exp_avg(&self) -> &Flat {
-        &self.exp_avg
-    }
-
-    /// Second moment v.
-    pub fn exp_avg_sq(&self) -> &Flat {
-        &self.exp_avg_sq
+    /// Both moments.
+    pub fn moments(&self) -> &Moments {
+        &self.moments
     }
 
     /// Restores the state that it had after `updates` updates.
-    pub(crate) fn restore(&mut self, updates: u64, exp_avg: Flat, exp_avg_sq: Flat) {
-        (self.updates, self.exp_avg, self.exp_avg_sq) = (updates, exp_avg, exp_avg_sq);
+    pub(crate) fn restore(&mut self, updates: u64, moments: Moments) {
+        (self.updates, self.moments) = (updates, moments);
     }
 }
 

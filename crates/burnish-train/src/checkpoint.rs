@@ -25,7 +25,7 @@ use burnish_model::Model;
 use serde::{Deserialize, Serialize};
 
 use crate::Trainer;
-use crate::adamw::AdamwConfig;
+use crate::adamw::{AdamwConfig, MomentType};
 use directory::io;
 
 const FORMAT: u32 = 2;
@@ -431,11 +431,16 @@ impl Checkpoint {
 /// The hyperparameters that differ, under their names in a recipe: `beta2 0.999, but 0.95 is asked for`.
 fn differing(saved: &AdamwConfig, wanted: &AdamwConfig) -> String {
     let values = |config: &AdamwConfig| {
+        let moments = match config.moments {
+            MomentType::F32 => "f32",
+            MomentType::EightBit => "8bit",
+        };
         [
-            ("beta1", config.beta1),
-            ("beta2", config.beta2),
-            ("epsilon", config.epsilon),
-            ("weight_decay", config.weight_decay),
+            ("beta1", config.beta1.to_string()),
+            ("beta2", config.beta2.to_string()),
+            ("epsilon", config.epsilon.to_string()),
+            ("weight_decay", config.weight_decay.to_string()),
+            ("moments", moments.to_owned()),
         ]
     };
     let pairs = values(saved).into_iter().zip(values(wanted)).filter(|(saved, wanted)| saved != wanted);

@@ -1,25 +1,17 @@
-//! A source: the tensors of a checkpoint, mapped, and read as they are touched.
-//!
-//! A checkpoint is a directory with one `model.safetensors`, or with several files that
-//! `model.safetensors.index.json` lists, or one safetensors file. If a directory has both, the single file is used, as
-//! in `transformers`. Nothing is assumed about the architecture.
+//! A source: the tensors of a checkpoint, mapped, and read as they are touched. Nothing is assumed about the
+//! architecture.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use burnish_tensor::{Mapped, map_file};
-use safetensors::{Dtype, SafeTensors};
+use burnish_shards::{Entry, Shards};
+use safetensors::Dtype;
 use serde_json::Value;
 
-use crate::index::read_index;
 use crate::{Float, WeightsError};
 
-/// The file of a checkpoint that is one file.
-pub const SINGLE: &str = "model.safetensors";
-/// The list of a checkpoint's files.
-pub const INDEX: &str = "model.safetensors.index.json";
 /// A checkpoint's configuration.
 pub const CONFIG: &str = "config.json";
 
@@ -27,20 +19,12 @@ pub const CONFIG: &str = "config.json";
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
-    files: Vec<(PathBuf, Mapped)>,
-    entries: BTreeMap<String, Entry>,
-    /// Names in the order in which they are stored, file after file.
-    stored: Vec<String>,
+    shards: Shards,
+    /// In the order in which they are stored, file after file.
+    entries: Vec<Entry>,
+    /// Indices of `entries` by name.
+    by_name: BTreeMap<String, usize>,
     config: Option<Value>,
-}
-
-/// Where a tensor is.
-#[derive(Debug)]
-struct Entry {
-    file: usize,
-    dtype: Dtype,
-    shape: Vec<usize>,
-    bytes: Range<usize>,
 }
 
 /// A tensor as it is stored.
@@ -130,66 +114,16 @@ impl Checkpoint {
     /// # Errors
     /// Names the file that is missing, truncated or not a safetensors file, or the entry of the index that is wrong.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
-        if path.is_file() {
-            return Self::of_files(path, vec![path.to_owned()], None, None);
-        }
-        if !path.is_dir() {
+        if !path.exists() {
             let problem = "there is no such directory; a checkpoint is a local directory or a safetensors file (a name \
                            on a hub: fetch it first)";
             return Err(WeightsError::malformed(path, problem));
         }
-        let config = read_config(&path.join(CONFIG))?;
-        let (single, list) = (path.join(SINGLE), path.join(INDEX));
-        if single.exists() {
-            return Self::of_files(path, vec![single], None, config);
-        }
-        if !list.exists() {
-            return Err(WeightsError::malformed(path, what_is_there(path)));
-        }
-        let index = read_index(&list)?;
-        let mut files = Vec::with_capacity(index.len());
-        for (name, tensors) in &index {
-            let file = path.join(name);
-            if !file.exists() {
-                let first = tensors.first().map_or("", String::as_str);
-                let problem = format!(
-                    "is missing, but {INDEX} lists {} tensors in it, the first {first}; fetch or save it again",
-                    tensors.len()
-                );
-                return Err(WeightsError::malformed(&file, problem));
-            }
-            files.push(file);
-        }
-        Self::of_files(path, files, Some(&index), config)
-    }
-
-    fn of_files(
-        path: &Path,
-        paths: Vec<PathBuf>,
-        index: Option<&BTreeMap<String, BTreeSet<String>>>,
-        config: Option<Value>,
-    ) -> Result<Self, WeightsError> {
-        let mut checkpoint = Checkpoint {
-            path: path.to_owned(),
-            files: Vec::with_capacity(paths.len()),
-            entries: BTreeMap::new(),
-            stored: Vec::new(),
-            config,
-        };
-        for path in paths {
-            let mapped = map_file(&path).map_err(|source| WeightsError::read(&path, source))?;
-            let entries = read_header(&path, &mapped)?;
-            if let Some(index) = index {
-                check_listed(&path, index, &entries)?;
-            }
-            for (name, mut entry) in entries {
-                entry.file = checkpoint.files.len();
-                checkpoint.stored.push(name.clone());
-                checkpoint.entries.insert(name, entry);
-            }
-            checkpoint.files.push((path, mapped));
-        }
-        Ok(checkpoint)
+        let config = if path.is_dir() { read_config(&path.join(CONFIG))? } else { None };
+        let shards = Shards::open(path)?;
+        let entries = shards.entries()?;
+        let by_name = entries.iter().enumerate().map(|(at, entry)| (entry.name.clone(), at)).collect();
+        Ok(Checkpoint { path: path.to_owned(), shards, entries, by_name, config })
     }
 
     /// The directory or the file that was opened.
@@ -199,12 +133,12 @@ impl Checkpoint {
 
     /// The files that hold its tensors, with their lengths in bytes.
     pub fn files(&self) -> impl Iterator<Item = (&Path, usize)> {
-        self.files.iter().map(|(path, bytes)| (path.as_path(), bytes.len()))
+        self.shards.files().map(|(path, bytes)| (path, bytes.len()))
     }
 
     /// The names of its tensors in the order in which they are stored.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.stored.iter().map(String::as_str)
+        self.entries.iter().map(|entry| entry.name.as_str())
     }
 
     /// Number of tensors.
@@ -219,20 +153,17 @@ impl Checkpoint {
 
     /// The tensor of this name.
     pub fn get(&self, name: &str) -> Option<View<'_>> {
-        let (name, entry) = self.entries.get_key_value(name)?;
-        let (path, bytes) = self.files.get(entry.file)?;
-        Some(View {
-            path,
-            name,
-            dtype: entry.dtype,
-            shape: &entry.shape,
-            bytes: bytes.get(entry.bytes.clone())?,
-        })
+        Some(self.view(self.entries.get(*self.by_name.get(name)?)?))
     }
 
     /// All tensors in the order in which they are stored.
     pub fn tensors(&self) -> impl Iterator<Item = View<'_>> {
-        self.stored.iter().filter_map(|name| self.get(name))
+        self.entries.iter().map(|entry| self.view(entry))
+    }
+
+    fn view<'a>(&'a self, entry: &'a Entry) -> View<'a> {
+        let (path, bytes) = self.shards.get(entry);
+        View { path, name: &entry.name, dtype: entry.dtype, shape: &entry.shape, bytes }
     }
 
     /// Its `config.json`, if it has one.
@@ -260,78 +191,4 @@ fn read_config(path: &Path) -> Result<Option<Value>, WeightsError> {
     let text = fs::read(path).map_err(|source| WeightsError::read(path, source))?;
     let config = serde_json::from_slice(&text);
     config.map(Some).map_err(|error| WeightsError::malformed(path, format!("not JSON: {error}")))
-}
-
-/// Why a directory is not a checkpoint, by what is in it.
-fn what_is_there(dir: &Path) -> String {
-    let names = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut names: Vec<String> =
-        names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    let of = |end: &str| names.iter().find(|name| name.ends_with(end));
-    if let Some(name) = of(".safetensors") {
-        return format!(
-            "holds {name}, but neither {SINGLE} nor {INDEX}, which says which file holds which tensor; fetch the index, \
-             or name the file itself if it is the only one"
-        );
-    }
-    match of(".bin").or_else(|| of(".pt")).or_else(|| of(".pth")) {
-        Some(name) => format!(
-            "holds {name}, but no safetensors file; load it with transformers and save it with \
-             `save_pretrained(..., safe_serialization=True)`"
-        ),
-        None => format!("holds no weights: there is neither {SINGLE} nor {INDEX}"),
-    }
-}
-
-/// The tensors of one file in the order of their bytes.
-fn read_header(path: &Path, bytes: &[u8]) -> Result<Vec<(String, Entry)>, WeightsError> {
-    let damaged = |error| {
-        let problem = format!(
-            "truncated, or not a safetensors file ({error}); it has {} bytes; fetch or save it again",
-            bytes.len()
-        );
-        WeightsError::malformed(path, problem)
-    };
-    // `deserialize` checks that the file holds all bytes that its header claims.
-    SafeTensors::deserialize(bytes).map_err(damaged)?;
-    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
-    // The header follows its own length, which is 8 bytes.
-    let begin = 8 + header;
-    let entries = metadata.offset_keys().into_iter().filter_map(|name| {
-        let info = metadata.info(&name)?;
-        let (start, end) = info.data_offsets;
-        let entry = Entry {
-            file: 0,
-            dtype: info.dtype,
-            shape: info.shape.clone(),
-            bytes: begin + start..begin + end,
-        };
-        Some((name, entry))
-    });
-    Ok(entries.collect())
-}
-
-/// Checks that a file holds exactly what the index lists for it.
-fn check_listed(
-    path: &Path,
-    index: &BTreeMap<String, BTreeSet<String>>,
-    entries: &[(String, Entry)],
-) -> Result<(), WeightsError> {
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let here: BTreeSet<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
-    let listed: BTreeSet<&str> = index.get(&*file).into_iter().flatten().map(String::as_str).collect();
-    if let Some(name) = listed.difference(&here).next() {
-        let problem = format!("is not in it, but {INDEX} says so; fetch or save both again");
-        return Err(WeightsError::tensor(path, name, problem));
-    }
-    if let Some(name) = here.difference(&listed).next() {
-        let elsewhere = index.iter().find(|(_, names)| names.contains(*name));
-        let where_listed = elsewhere.map_or("nowhere".into(), |(other, _)| format!("in {other}"));
-        let problem = format!(
-            "is in it, but {INDEX} lists it {where_listed}; it may be a stale copy; fetch or save both again"
-        );
-        return Err(WeightsError::tensor(path, name, problem));
-    }
-    Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use burnish_shards::ShardsError;
+
 /// A checkpoint could not be read, combined or written.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
@@ -71,5 +73,14 @@ impl WeightsError {
 
     pub(crate) fn tensor(path: &Path, name: &str, problem: impl Into<String>) -> Self {
         WeightsError::Tensor { path: path.to_owned(), name: name.to_owned(), problem: problem.into() }
+    }
+}
+
+impl From<ShardsError> for WeightsError {
+    fn from(error: ShardsError) -> Self {
+        match error {
+            ShardsError::Read { path, source } => WeightsError::read(&path, source),
+            ShardsError::Malformed { path, problem } => WeightsError::Malformed { path, problem },
+        }
     }
 }

@@ -12,7 +12,6 @@ mod dense;
 mod diff;
 mod error;
 mod extract;
-mod index;
 mod inputs;
 mod inspect;
 mod merge;
@@ -26,7 +25,8 @@ mod sweep;
 mod vocabulary;
 mod yaml;
 
-pub use checkpoint::{CONFIG, Checkpoint, INDEX, SINGLE, View};
+pub use burnish_shards::{INDEX, SINGLE};
+pub use checkpoint::{CONFIG, Checkpoint, View};
 pub use diff::{Diff, DiffOptions, Kind, RANK_MAX, Rank, TensorDiff, diff};
 pub use error::WeightsError;
 pub use extract::{Extract, Extracted};

@@ -9,11 +9,11 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use burnish_shards::{INDEX, SINGLE};
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 
 use crate::WeightsError;
-use crate::checkpoint::{INDEX, SINGLE};
 
 /// Largest file unless told otherwise, in bytes, as in `transformers` and mergekit.
 pub const SHARD_BYTES_MAX: u64 = 5_000_000_000;

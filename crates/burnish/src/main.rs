@@ -1,4 +1,4 @@
-//! The command line: `burnish train|sft|study|eval|rollout|generate|chat|metrics|report|merge|methods|env|data|probe|weights ...`.
+//! The command line: `burnish train|sft|study|eval|rollout|generate|chat|serve|metrics|report|merge|methods|env|data|probe|weights ...`.
 //!
 //! Only this crate deals with arguments, colours and signals; the other crates do the work.
 
@@ -57,6 +57,8 @@ enum Command {
     Generate(Box<commands::generate::Arguments>),
     /// Talk with a policy in the terminal.
     Chat(Box<commands::chat::Arguments>),
+    /// Serve a policy to programs that speak OpenAI's chat completions.
+    Serve(Box<commands::serve::Arguments>),
     /// Print the metrics of a run, under the names of the framework that your scripts know.
     Metrics(commands::metrics::Arguments),
     /// Write the report of a run anew, as it is now, and print its path.
@@ -118,6 +120,7 @@ fn run(command: Command) -> commands::Done {
         Command::Rollout(arguments) => commands::rollout::run(arguments),
         Command::Generate(arguments) => commands::generate::run(*arguments),
         Command::Chat(arguments) => commands::chat::run(*arguments),
+        Command::Serve(arguments) => commands::serve::run(*arguments),
         Command::Metrics(arguments) => commands::metrics::run(arguments),
         Command::Report(arguments) => commands::report::run(arguments),
         Command::Merge(arguments) => commands::merge::run(arguments),

@@ -23,6 +23,8 @@ pub(crate) enum Work {
     Generation,
     /// A checkpoint made from others.
     Surgery,
+    /// Requests of clients.
+    Serving,
 }
 
 impl Work {
@@ -32,6 +34,7 @@ impl Work {
             Work::Evaluation => "finishing the items that are under way",
             Work::Generation => "stopping; answers that are finished are kept",
             Work::Surgery => "stopping after this tensor; nothing is kept",
+            Work::Serving => "stopping; requests that are under way are refused",
         }
     }
 
@@ -40,6 +43,7 @@ impl Work {
             Work::Training => "the run can be resumed from its last checkpoint",
             Work::Generation => "nothing was written to --out",
             Work::Surgery => "remove the hidden folder (.NAME.*.partial) beside the output",
+            Work::Serving => "nothing is left behind",
             Work::Evaluation => "what was recorded with --out stays, and the same command goes on from there",
         }
     }

@@ -20,7 +20,8 @@ fn emulation() -> Option<tempfile::TempDir> {
     }
     let folder = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../burnish-tensor/src/cuda/emulate/build.sh");
-    let output = Command::new("bash").arg(script).arg(folder.path()).args(["16:64", "16"]).output().unwrap();
+    let output =
+        Command::new("bash").arg(script).arg(folder.path()).args(["16:64", "16:128:64"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(folder)
 }
@@ -66,6 +67,8 @@ fn compare_in(
     run("cpu");
     let said = run("cuda:0");
     assert!(said.contains("computing on "), "{said}");
+    let is_f32 = !overrides.contains(&"policy.precision=bf16");
+    assert_eq!(said.contains("without its tensor cores"), is_f32, "{said}");
     let (cpu, gpu) = (metrics(scratch, &format!("{dir}cpu")), metrics(scratch, &format!("{dir}cud")));
     assert!(cpu.len() == gpu.len() && !cpu.is_empty(), "{} and {} steps", cpu.len(), gpu.len());
     for (step, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
@@ -219,6 +222,13 @@ fn an_adapter_is_trained_in_bf16_with_checkpointing() {
     let overrides =
         ["policy.precision=bf16", "policy.lora={rank=2, alpha=4}", "train.activation_checkpointing=true"];
     compare(libraries.path(), &overrides, 0.2);
+}
+
+#[test]
+fn moments_in_8_bits_are_those_of_the_cpu_and_resumed() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = compare(libraries.path(), &["optimizer.moments=8bit"], 1e-3);
+    resume_and_compare(&scratch, libraries.path(), &[""]);
 }
 
 #[test]

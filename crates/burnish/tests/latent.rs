@@ -45,6 +45,10 @@ fn a_policy_learns_to_think_in_latent_steps_and_then_from_its_own_answers() {
     assert_eq!(named, ["none", "identity", "zero", "random_norm", "skip"]);
     assert_eq!(all[0]["success"], plain["success"]["mean"]);
     assert_eq!(all[1]["success"], all[0]["success"]);
+    for (at, intervention) in [(2, "zero"), (4, "skip")] {
+        let own = evaluated(&[&format!("latent.intervention={intervention}")]);
+        assert_eq!(all[at]["success"], own["success"]["mean"], "{intervention}");
+    }
     assert!(profile["steps"].as_f64().unwrap() >= profile["used"].as_f64().unwrap());
     for leaving in profile["leaving"].as_array().unwrap() {
         assert!((0.0..=1.0).contains(&leaving["probability"].as_f64().unwrap()), "{leaving}");
@@ -53,6 +57,10 @@ fn a_policy_learns_to_think_in_latent_steps_and_then_from_its_own_answers() {
     assert!(table.contains("random_norm") && table.contains("p(</swi>)"), "{table}");
     let visible = ["probe", "starter", "--latent", "latent.place=visible"];
     scratch.burnish(&visible).fails_with(&["no latent steps"]);
+
+    // What does not fit before anything is latent is left out, although it would fit later.
+    let short = ["sft", "sft.toml", "run.dir=none", "data.max_length=36"];
+    scratch.burnish(&short).fails_with(&["nothing can be learned", "longer than 36"]);
 
     // The paper's replay and the gradient through the recurrence see the same answers in the first step, and learn
     // differently from them.
@@ -71,6 +79,10 @@ fn a_policy_learns_to_think_in_latent_steps_and_then_from_its_own_answers() {
     }
     assert_eq!(frozen[0]["reward"], bptt[0]["reward"]);
     assert_ne!(frozen[0]["grad_norm"], bptt[0]["grad_norm"]);
+
+    // A gate looks at the gradients of such updates as at others.
+    let gate = "gate={gate=\"dgg\", config={warmup=0}}";
+    scratch.burnish(&["train", "grpo.toml", "run.dir=gated", "train.max_steps=2", gate]).succeeds();
 
     // A run that stops and goes on is the same run.
     scratch.burnish(&["train", "grpo.toml", "run.dir=short", "train.max_steps=2"]).succeeds();

@@ -29,7 +29,7 @@ name = "only"
 
 /// Commands with options that make them print the most. `NEW` is a path that does not exist yet. Every command that
 /// the help lists must begin at least one line.
-const LINES: [&str; 41] = [
+const LINES: [&str; 43] = [
     "train grpo.toml run.dir=NEW train.max_steps=2",
     "train grpo.toml --dry-run",
     "train --resume tiny",
@@ -45,6 +45,8 @@ const LINES: [&str; 41] = [
     "generate tiny hello --max-tokens 8",
     "generate tiny --file rows.jsonl --max-tokens 2",
     "chat tiny --load rows.jsonl --max-tokens 2",
+    "serve tiny --address nowhere",
+    "env serve chains --address nowhere",
     "metrics tiny",
     "report tiny",
     "merge adapter NEW",

@@ -11,7 +11,7 @@ use burnish_model::Loading;
 use burnish_rl::LossConfig;
 use burnish_run::LoadedPolicy;
 use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
-use burnish_train::adamw::AdamwConfig;
+use burnish_train::adamw::{AdamwConfig, Moments};
 use burnish_train::checkpoint::Checkpoint;
 use burnish_train::{PassConfig, Sample, Trainer, TrainerConfig, accumulate, totals};
 use common::{CHAINS, Scratch, as_before, timeless_metrics};
@@ -353,7 +353,8 @@ fn gradient_of_first_update(scratch: &Scratch, name: &str) -> Vec<f32> {
         Trainer::new(model, TrainerConfig { adamw, grad_norm_max: None, pass: PassConfig::new(8192) });
     checkpoint.restore(model, &mut trainer).unwrap();
     assert_eq!(trainer.updates(), 1);
-    let moment = trainer.adamw().exp_avg().to_host().unwrap();
+    let Moments::F32([moment, _]) = trainer.adamw().moments() else { panic!("moments in f32") };
+    let moment = moment.to_host().unwrap();
     moment.iter().map(|value| value / (1.0 - adamw.beta1) as f32).collect()
 }
 

@@ -52,11 +52,13 @@ impl Sampler {
             pages_of(answer.prompt.len()) + pages_of(answer.rows_max(self.context_tokens_max))
         };
         let needed = self.waiting.values().map(pages).sum();
-        let most = self.limits.cache_bytes / self.pool.shape.bytes();
+        let most = self.cache_bytes / self.pool.shape.bytes();
         if !self.pool.is_paged() || self.pool.pages_max() < most.min(needed) {
             self.prompts.drop_all();
             self.stats.cache_bytes = self.stats.cache_bytes.max(self.pool.bytes_made());
-            let pool = Pool::new(self.pool.shape, self.limits.cache_bytes);
+            let pool = Pool::new(self.pool.shape, self.cache_bytes);
+            // The pages before go first: there need not be room for both.
+            self.pool = Arc::new(Pool::new(self.pool.shape, 0));
             self.pool = Arc::new(pool.beside(&self.model.params, needed));
         }
     }
@@ -423,7 +425,7 @@ mod tests {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../burnish-model/tests/golden/qwen3");
         let model = Arc::new(Model::load(&dir).unwrap());
         let page_bytes = crate::sampler::page_shape(&model).bytes();
-        let limits = Limits { cache_bytes: 9 * page_bytes + 1, ..Limits::default() };
+        let limits = Limits { cache_bytes: Some(9 * page_bytes + 1), ..Limits::default() };
         let mut sampler = Sampler::new(model, None, limits).unwrap();
         let mut greatest = 0;
         for round in 0..2 {

@@ -193,7 +193,7 @@ proptest! {
         let expected = run(&MODEL, &requests, &Limits::default()).0;
         let controls = |at: usize| if at % 3 == 2 { Vec::new() } else { probing(seed + 100 * at as u64, &asked) };
         let under = requests.iter().cloned().enumerate().map(|(at, request)| (request, controls(at))).collect();
-        let limits = Limits { batch_max, cache_bytes: (2 + 2 + 2 + spare) * PAGE, ..Limits::default() };
+        let limits = Limits { batch_max, cache_bytes: Some((2 + 2 + 2 + spare) * PAGE), ..Limits::default() };
         let answers = run_under(under, &limits);
         for (answer, expected) in answers.iter().zip(&expected) {
             prop_assert_eq!(bits(answer.as_ref().unwrap()), bits(expected));

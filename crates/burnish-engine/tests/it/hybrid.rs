@@ -116,7 +116,7 @@ fn bits_depend_on_no_batch_no_order_and_no_thread() {
 }
 
 fn stats_of(requests: &[Request], pages: usize) -> (Vec<Generated>, Stats) {
-    run(&MODEL, requests, &Limits { cache_bytes: pages * PAGE, ..Limits::default() })
+    run(&MODEL, requests, &Limits { cache_bytes: Some(pages * PAGE), ..Limits::default() })
 }
 
 #[test]
@@ -141,10 +141,11 @@ proptest! {
         };
         let least = requests.iter().map(needs).max().unwrap();
         let (expected, _) = stats_of(&requests, 1000);
-        let limits = Limits { batch_max, cache_bytes: (least + spare) * PAGE, ..Limits::default() };
+        let cache_bytes = (least + spare) * PAGE;
+        let limits = Limits { batch_max, cache_bytes: Some(cache_bytes), ..Limits::default() };
         let (answers, stats) = run(&MODEL, &requests, &limits);
         prop_assert_eq!(bits(&answers), bits(&expected));
-        prop_assert!(stats.cache_bytes <= limits.cache_bytes);
+        prop_assert!(stats.cache_bytes <= cache_bytes);
     }
 }
 

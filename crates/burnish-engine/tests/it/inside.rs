@@ -153,7 +153,8 @@ fn what_is_shown_is_what_a_pass_over_everything_sees_and_looking_changes_no_answ
         let requests = requests();
         let (plain, _) = run(&model, &requests, &Limits::default());
         // With little memory, sequences leave, and read several tokens at once when they come back.
-        for limits in [Limits::default(), Limits { batch_max: 3, cache_bytes: 120_000, ..Limits::default() }]
+        for limits in
+            [Limits::default(), Limits { batch_max: 3, cache_bytes: Some(120_000), ..Limits::default() }]
         {
             let layers = [1, 0, 1];
             let (under, seen) = with_witnesses(&requests, &layers);

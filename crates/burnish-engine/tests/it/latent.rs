@@ -3,7 +3,8 @@
 
 use crate::common::*;
 use burnish_core::{
-    Intervention, LATENT_TOKENS, Latent, LatentInput, LatentPlace, Message, Sampling, Source, Trace,
+    Intervention, LATENT_TOKENS, Latent, LatentInput, LatentPlace, Message, Policy, Sampling, Source,
+    Streaming, Trace,
 };
 use burnish_engine::{
     Control, Generated, LatentIds, LatentSteps, Limits, LocalPolicy, Request, RequestId, Sampler,
@@ -12,6 +13,7 @@ use burnish_model::{Chat, ChatTemplate, LatentGradient, Model, Packed, Tokenizer
 use burnish_tensor::{Layout, Tape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The id of latent steps, which is never sampled.
 const STEP: u32 = 12;
@@ -59,7 +61,7 @@ fn sample(model: &Arc<Model>, rule: &Latent, limits: &Limits) -> Vec<Generated> 
     while !sampler.is_idle() {
         ended.extend(sampler.advance().unwrap().into_iter().map(|(id, answer)| (id, answer.unwrap())));
     }
-    if limits.cache_bytes < 1 << 20 {
+    if limits.cache_bytes.is_some_and(|bytes| bytes < 1 << 20) {
         assert!(sampler.stats().preemptions > 0, "{:?}", sampler.stats());
     }
     ended.into_values().collect()
@@ -111,7 +113,7 @@ fn batches_threads_and_preemption_change_no_bit_of_latent_steps() {
     for rule in [spans(2, 5), Latent { place: LatentPlace::Start, ..spans(0, 4) }] {
         let with = |batch_max: usize, threads: usize, cache_bytes: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let limits = Limits { batch_max, cache_bytes, ..Limits::default() };
+            let limits = Limits { batch_max, cache_bytes: Some(cache_bytes), ..Limits::default() };
             pool.install(|| sample(&model, &rule, &limits))
         };
         let all = Limits::CACHE_BYTES;
@@ -242,6 +244,13 @@ fn a_policy_records_where_it_was_latent_and_what_it_read() {
     let mut policy = LocalPolicy::new(&model, &chat, 0);
     let rule = Latent { place: LatentPlace::Start, ..spans(0, 3) };
     let sampling = Sampling { latent: Some(rule), ..Sampling::at(1.0, 9) };
+    // Nothing is said of it while the answer is read, either.
+    let mut reading =
+        LocalPolicy::new(&model, &chat, 0).with_limits(Limits { round_steps_max: 1, ..Limits::default() });
+    let id = reading.submit(turn(Trace::new(), &[Message::user("left")], &sampling, 1));
+    while reading.progress(Duration::ZERO).is_empty() {
+        assert!(!reading.partial(id).unwrap().text.contains("<latent>"));
+    }
     let mut trace = Trace::new();
     let output = act(&mut policy, &mut trace, &[Message::user("left")], &sampling, 1).unwrap();
     assert!(!output.message.content.contains("<latent>"), "{}", output.message.content);

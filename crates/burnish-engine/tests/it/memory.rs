@@ -12,7 +12,7 @@ const PAGE: usize = 2 * 2 * 32 * 16 * 4;
 static MODEL: LazyLock<Arc<burnish_model::Model>> = LazyLock::new(model);
 
 fn pages(count: usize) -> Limits {
-    Limits { cache_bytes: count * PAGE, ..Limits::default() }
+    Limits { cache_bytes: Some(count * PAGE), ..Limits::default() }
 }
 
 /// Pages that a request needs if it is alone and as long as it may become.
@@ -52,7 +52,7 @@ fn assert_same(requests: &[Request], bounded: &Limits, free: &Limits) -> (Stats,
             assert_eq!(a.sampled.to_bits(), b.sampled.to_bits());
         }
     }
-    assert!(tight.cache_bytes <= bounded.cache_bytes, "{tight:?}");
+    assert!(bounded.cache_bytes.is_some_and(|bytes| tight.cache_bytes <= bytes), "{tight:?}");
     assert_eq!(tight.sampled_tokens, roomy.sampled_tokens);
     (tight, roomy)
 }
@@ -109,13 +109,13 @@ fn a_request_that_can_never_fit_is_refused_with_the_least_value() {
             cache_bytes: 4 * PAGE
         })
     );
-    let error = fails(&Limits { cache_bytes: 0, ..Limits::default() }).unwrap().to_string();
+    let error = fails(&Limits { cache_bytes: Some(0), ..Limits::default() }).unwrap().to_string();
     assert!(
         error.contains("request 0") && error.contains("set `rollout.cache_mib` to 1 at least"),
         "{error}"
     );
     assert_eq!(fails(&pages(5)), None);
-    assert!(fails(&Limits { cache_bytes: least_bytes - 1, ..Limits::default() }).is_some());
+    assert!(fails(&Limits { cache_bytes: Some(least_bytes - 1), ..Limits::default() }).is_some());
 }
 
 #[test]

@@ -52,7 +52,7 @@ proptest! {
     ) {
         let model = &MODELS[precision];
         let cache_bytes = (LONG.div_ceil(16) + 2 + spare) * PAGE;
-        let limits = Limits { batch_max, prefill_tokens_max, cache_bytes, ..Limits::default() };
+        let limits = Limits { batch_max, prefill_tokens_max, cache_bytes: Some(cache_bytes), ..Limits::default() };
         let mut stream = rng::Stream::new(seed);
         let mut known: Vec<Vec<u32>> = (0..3).map(|at| prompt(seed + at, 1 + stream.index(120))).collect();
         let mut sampler = Sampler::new(Arc::clone(model), None, limits).unwrap();

@@ -19,7 +19,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/arm.toml"),
     set: &[],
     study: Some("recipes/studies/arm.toml"),
-    results: &[],
+    results: &["docs/results/arm.md"],
     reduces_to: &[
         "task arithmetic on increments, without recorded activations or with rank = 0",
         "the last checkpoint, for eta = 1 at every step without rotation",

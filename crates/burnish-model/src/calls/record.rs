@@ -31,8 +31,8 @@ pub struct Recorded {
 impl Chat {
     /// Appends what the policy sampled at the trace's head, as [`Chat::record`] does, and reads the calls in it if
     /// there are tools and the template has a format for calls. `sources` says whose each id is; all are the policy's
-    /// where it is `None`; with them, tags and latent steps are no part of what is said. If an answer says less than its ids, `content` is its
-    /// text: that of the ids before what made it stop (a stop string, or a token that ended it and is not an end token
+    /// where it is `None`; with them, tags and latent steps are no part of what is said. If an answer says less than its
+    /// ids, `content` is its text: that of the ids before what made it stop (a stop string, or a token that ended it and is not an end token
     /// of the template). The policy still reads all that it sampled, and the template ends the answer after that.
     ///
     /// A well-formed call becomes part of the message. The template may print it differently from how it was sampled

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use burnish_core::{Message, ToolCall, ToolSpec};
+use burnish_core::{Message, ToolCall, ToolSpec, openai};
 use burnish_http::{HttpError, Patience, Server, key_from};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -162,13 +162,13 @@ impl Endpoint {
     fn body(&self, request: &ChatRequest<'_>) -> Value {
         let mut body = json!({
             "model": self.config.model,
-            "messages": wire::messages(request.messages),
+            "messages": openai::messages(request.messages),
             "temperature": request.temperature,
             "max_tokens": request.tokens_max,
             "seed": request.seed,
         });
         if !request.tools.is_empty() {
-            body["tools"] = wire::tools(request.tools);
+            body["tools"] = openai::tools(request.tools);
         }
         body
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use burnish_core::openai::thoughts;
 use burnish_http::{HttpError, Incoming, shortened, timeout};
 use serde_json::{Value, json};
 
@@ -72,7 +73,7 @@ impl Endpoint {
             gathered.add(choice);
             let delta = &choice["delta"];
             let text = delta["content"].as_str().unwrap_or_default();
-            each(Delta { thoughts: wire::thoughts(delta), text });
+            each(Delta { thoughts: thoughts(delta), text });
         }
         if !gathered.is_done && gathered.finish_reason.is_none() {
             return Err(self.broken("the connection was closed before its end".to_owned()));
@@ -98,7 +99,7 @@ impl Gathered {
     fn add(&mut self, choice: &Value) {
         let delta = &choice["delta"];
         self.content += delta["content"].as_str().unwrap_or_default();
-        self.thoughts += wire::thoughts(delta);
+        self.thoughts += thoughts(delta);
         for (at, call) in (0..).zip(delta["tool_calls"].as_array().into_iter().flatten()) {
             let [id, name, arguments] = self.calls.entry(call["index"].as_u64().unwrap_or(at)).or_default();
             for (whole, piece) in [

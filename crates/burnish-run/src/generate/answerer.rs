@@ -1,10 +1,12 @@
 //! Whoever answers: a model on disk, or a server.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use burnish_core::{Abilities, Grammar, Piece, Sampling, Streaming};
 use burnish_engine::{GrammarError, Limits, LocalPolicy, check_grammar};
 use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
+use burnish_serve::Decode;
 use burnish_tensor::{Device, Precision};
 
 use super::sampling::{SamplingOptions, of_model};
@@ -125,6 +127,13 @@ impl Answerer {
     /// Does it read and record token ids?
     pub fn has_tokens(&self) -> bool {
         matches!(self.who, Who::Local { .. })
+    }
+
+    /// What gives the text of a token; `None` of a server.
+    pub fn decode(&self) -> Option<Decode> {
+        let Who::Local { loaded, .. } = &self.who else { return None };
+        let chat = Arc::clone(&loaded.chat);
+        Some(Arc::new(move |id| chat.tokenizer.decode(&[id], false).unwrap_or_default()))
     }
 
     /// Prompt tokens so far, and how many of them were read: the others were in the cache. `None` of a server.

@@ -73,7 +73,8 @@ impl OfflineLoop {
         learner: &Learner,
     ) -> Result<Self, RunError> {
         let curriculum = Curriculum::of(recipe, learner.chat())?;
-        let making = making(recipe, learner, curriculum.as_ref());
+        let last = curriculum.as_ref().map(|curriculum| (curriculum, curriculum.last()));
+        let making = making(recipe, learner, last);
         let objective = match (recipe.train.method, making.masks) {
             (Method::Sft, None) => Box::new(Nll) as Box<dyn Objective>,
             (Method::Sft, Some(_)) => Box::new(MaskedNll),
@@ -196,17 +197,15 @@ impl OfflineLoop {
         chosen: &[&[Place]],
         draws: impl Fn(u64) -> (u64, usize),
     ) -> Result<Vec<Sample>, RunError> {
-        let making = |stage| Making {
-            latent: self.curriculum.as_ref().map(|curriculum| (curriculum, stage)),
-            ..making(recipe, learner, None)
-        };
         let last = self.curriculum.as_ref().map_or(0, Curriculum::last);
         let mut samples = Vec::new();
         for (group, places) in chosen.iter().enumerate() {
             for place in *places {
                 let (noise, stage) = draws(samples.len() as u64);
                 let of = |stage| -> Result<Option<Sample>, RunError> {
-                    Ok(making(stage).samples(corpus, place.row)?.into_iter().nth(place.sample).flatten())
+                    let latent = self.curriculum.as_ref().map(|curriculum| (curriculum, stage));
+                    let made = making(recipe, learner, latent).samples(corpus, place.row)?;
+                    Ok(made.into_iter().nth(place.sample).flatten())
                 };
                 // Stages between the first and the last may be longer than both.
                 let found = match of(stage)? {
@@ -260,8 +259,8 @@ impl OfflineLoop {
     }
 }
 
-/// What is made of rows; of latent ones, the last stage.
-fn making<'a>(recipe: &Recipe, learner: &'a Learner, curriculum: Option<&'a Curriculum>) -> Making<'a> {
+/// What is made of rows, and how answers become latent, if they do.
+fn making<'a>(recipe: &Recipe, learner: &'a Learner, latent: Option<(&'a Curriculum, usize)>) -> Making<'a> {
     let context = learner.context_tokens_max();
     Making {
         chat: learner.chat(),
@@ -271,7 +270,7 @@ fn making<'a>(recipe: &Recipe, learner: &'a Learner, curriculum: Option<&'a Curr
             Method::Grpo | Method::Sft | Method::None => Learned::Answers,
         },
         masks: Masks::of(recipe, learner),
-        latent: curriculum.map(|curriculum| (curriculum, curriculum.last())),
+        latent,
         length_max: recipe.data.max_length.map_or(context, |length| length.min(context)),
         too_long: recipe.data.overlong,
     }

@@ -38,6 +38,31 @@ const RECIPE: &str = r#"
 "#;
 
 #[test]
+fn stages_follow_the_steps_and_some_samples_come_from_before() {
+    let latent = "run.dir = \"x\"\nlatent = { unit = \"[a-z]+ \", units_max = 3, earlier = 0.25 }";
+    let recipe = RECIPE.replace("run.dir = \"x\"", latent).replace("max_steps = 1", "max_steps = 400");
+    let recipe = Recipe::resolve(&Source::parse("r.toml", &recipe, &[]).unwrap()).unwrap();
+    let (corpus, _) = Corpus::open(&recipe, &BTreeSet::new(), None).unwrap();
+    let texts = corpus.texts(None).unwrap();
+    let shape = recipe.policy.new.as_ref().unwrap();
+    let chat = LoadedPolicy::create(shape, &texts, 1, &burnish_core::LATENT_TOKENS).unwrap().chat;
+    let curriculum = Curriculum::of(&recipe, &chat).unwrap().unwrap();
+    let stages = |step: u64| -> Vec<usize> {
+        (0..400).map(|sample| curriculum.stage(&recipe, step, sample)).collect()
+    };
+    assert!(stages(0).iter().all(|stage| *stage == 0));
+    let last = stages(399);
+    assert_eq!(last, stages(399));
+    assert_ne!(last, stages(398));
+    let share = |stage: usize| last.iter().filter(|own| **own == stage).count() as f64 / 400.0;
+    assert!((share(3) - 0.75).abs() < 0.07, "{}", share(3));
+    assert!((0..3).all(|stage| (share(stage) - 0.25 / 3.0).abs() < 0.05));
+    // Without the tokens there is nothing to learn them by.
+    let without = LoadedPolicy::create(shape, &texts, 1, &[]).unwrap().chat;
+    assert!(Curriculum::of(&recipe, &without).unwrap_err().to_string().contains("<latent>"));
+}
+
+#[test]
 fn of_a_demonstrated_episode_every_answer_is_learnt_and_nothing_that_the_environment_says() {
     let recipe = Recipe::resolve(&Source::parse("r.toml", RECIPE, &[]).unwrap()).unwrap();
     let (corpus, _) = Corpus::open(&recipe, &BTreeSet::new(), None).unwrap();

@@ -7,7 +7,7 @@
 //! (SWITCH, arXiv:2606.13106, rewards of phase 3. Well-formed is said of the tags; whether the answer can be read the
 //! environment judges. The weights of the three rewards are not known: `reward.weights`.)
 
-use burnish_core::{Episode, Source};
+use burnish_core::Episode;
 use burnish_engine::LatentIds;
 use burnish_model::Tokenizer;
 use burnish_recipe::{LATENT_FORMAT, LATENT_USE, Recipe};
@@ -43,11 +43,7 @@ pub(super) fn metrics(recipe: &Recipe, episodes: &[&Episode]) -> Values {
     if recipe.latent.is_none() || episodes.is_empty() {
         return Values::new();
     }
-    let steps = |episode: &&Episode| {
-        let nodes = episode.traces.iter().flat_map(|trace| trace.nodes());
-        nodes.flat_map(|node| &node.sources).filter(|source| **source == Source::Latent).count()
-    };
-    let steps: Vec<usize> = episodes.iter().map(steps).collect();
+    let steps: Vec<usize> = episodes.iter().map(|episode| episode.latent_steps()).collect();
     let mean = |sum: usize| sum as f64 / episodes.len() as f64;
     Values::from([
         ("latent/steps".to_owned(), mean(steps.iter().sum())),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use burnish_core::{Branch, Episode, Intervention, Latent, LatentInput, LatentPlace, Source, Trace, rng};
+use burnish_core::{Branch, Episode, Intervention, Latent, LatentInput, LatentPlace, Trace, rng};
 use burnish_engine::LatentIds;
 use burnish_eval::cells::auroc;
 use burnish_eval::logistic::Logistic;
@@ -119,7 +119,7 @@ impl Target {
         let others = others.collect::<Result<Vec<_>, RunError>>()?;
         let looked = Looked::at(&policy, &plain)?;
         let right: Vec<bool> =
-            plain.iter().map(|episode| episode.verdict.success && steps(episode) > 0).collect();
+            plain.iter().map(|episode| episode.verdict.success && episode.latent_steps() > 0).collect();
         let of = |(name, episodes): (&'static str, &[Episode])| {
             let successes = || episodes.iter().map(|episode| episode.verdict.success);
             let of_right = successes().zip(&right).filter(|(_, right)| **right).map(|(success, _)| success);
@@ -129,18 +129,13 @@ impl Target {
         let mean = |sum: usize| sum as f64 / plain.len().max(1) as f64;
         Ok(LatentProfile {
             episodes: plain.len(),
-            steps: mean(plain.iter().map(steps).sum()),
-            used: mean(plain.iter().filter(|episode| steps(episode) > 0).count()),
+            steps: mean(plain.iter().map(Episode::latent_steps).sum()),
+            used: mean(plain.iter().filter(|episode| episode.latent_steps() > 0).count()),
             interventions: all.map(of).collect(),
             leaving: if rule.place == LatentPlace::Spans { looked.leaving() } else { Vec::new() },
             opening: looked.opening(),
         })
     }
-}
-
-fn steps(episode: &Episode) -> usize {
-    let nodes = episode.traces.iter().flat_map(|trace| trace.nodes());
-    nodes.flat_map(|node| &node.sources).filter(|source| **source == Source::Latent).count()
 }
 
 /// The share of those that hold; `None` of nothing.

@@ -52,7 +52,7 @@ const ENGINE: &[&str] = &[
 /// If a file can't be read.
 pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     let failed = |error: serde_json::Error| RunError::Refused(format!("the recipe can't be hashed: {error}"));
-    let mut value = serde_json::to_value(recipe).map_err(failed)?;
+    let mut value = serde_json::to_value(recipe.with_first_defaults()).map_err(failed)?;
     renamed::to_first(&mut value);
     // A run writes down how many steps its passes are.
     if let (Some(_), Some(Value::Object(train))) = (recipe.train.num_train_epochs, value.get_mut("train")) {

@@ -116,7 +116,7 @@ pub(super) fn without_record(
 }
 
 fn value(recipe: &Recipe) -> Value {
-    serde_json::to_value(stages::as_written(recipe)).unwrap_or_default()
+    serde_json::to_value(stages::as_written(recipe).with_first_defaults()).unwrap_or_default()
 }
 
 /// The keys of data files and models, whose content is compared instead; a list of files counts as one.

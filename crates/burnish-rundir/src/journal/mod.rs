@@ -15,9 +15,9 @@
 //! read, as f32, a row for each; null without any. What is read back equals what was recorded, bit for bit.
 //!
 //! # Versions
-//! Version 1 had no `sampled_logprobs`, version 2 no `record`, version 3 no `latents`. Such a journal is read as if these were all null. When
-//! it is opened for writing, it gets the columns and becomes a journal of this version, which an older burnish
-//! refuses.
+//! Version 1 had no `sampled_logprobs`, version 2 no `record`, version 3 no `latents`. Such a journal is read as if
+//! these were all null. When it is opened for writing, it gets the columns and becomes a journal of this version, which
+//! an older burnish refuses.
 //!
 //! # What survives what
 //! The file is in WAL mode with `synchronous = NORMAL`. When a call returns, the operating system has what it

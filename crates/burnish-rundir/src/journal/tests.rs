@@ -481,25 +481,29 @@ fn any_node(index: usize) -> impl Strategy<Value = Node> {
     let stops =
         [StopReason::EndToken, StopReason::TokensMax, StopReason::ContextFull, StopReason::StopString];
     let answer = (
-        prop::collection::vec((any::<u32>(), -20.0f32..0.0), 0..6),
+        prop::collection::vec((any::<u32>(), -20.0f32..0.0, 0usize..4), 0..6),
         // As the model's, all 0, or other values.
         prop::option::of(prop::sample::select(vec![0.0f32, 0.5])),
         prop::sample::select(stops.to_vec()),
         0..=i64::MAX as u64,
         0.01f32..2.0,
+        // Numbers that each latent step read.
+        0usize..3,
     );
-    let answer = answer.prop_map(|(tokens, drawn, stop, policy_version, temperature)| {
-        let model_logprobs: Vec<f32> = tokens.iter().map(|(_, logprob)| *logprob).collect();
+    let answer = answer.prop_map(|(tokens, drawn, stop, policy_version, temperature, width)| {
+        let model_logprobs: Vec<f32> = tokens.iter().map(|(_, logprob, _)| *logprob).collect();
         let sampled_logprobs =
             drawn.map(|share| model_logprobs.iter().map(|logprob| 0.0 - share * logprob.abs()).collect());
-        let tokens: Vec<_> = tokens.iter().map(|(id, _)| (*id, Source::Policy)).collect();
+        let sources = [Source::Policy, Source::Policy, Source::Latent, Source::Patch];
+        let tokens: Vec<_> = tokens.iter().map(|(id, _, source)| (*id, sources[*source])).collect();
+        let steps = tokens.iter().filter(|(_, source)| *source == Source::Latent).count();
         let sampled = Sampled {
             model_logprobs,
             sampled_logprobs,
             policy_version,
             temperature,
             stop,
-            latents: Vec::new(),
+            latents: (0..steps * width).map(|at| at as f32 - 0.5).collect(),
         };
         (tokens, Some(sampled))
     });

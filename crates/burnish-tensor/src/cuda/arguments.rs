@@ -15,6 +15,7 @@ pub(crate) enum Scalar {
     U32,
     I64,
     U64,
+    U8,
 }
 
 impl Scalar {
@@ -27,6 +28,7 @@ impl Scalar {
             "u32" => Scalar::U32,
             "i64" => Scalar::I64,
             "u64" => Scalar::U64,
+            "u8" => Scalar::U8,
             _ => return None,
         })
     }

@@ -16,8 +16,8 @@ pub(crate) unsafe trait Element: Copy + 'static {
     const SCALAR: Scalar;
 }
 
-// SAFETY: plain numbers, of the sizes that the kernels' `float`, `double`, `unsigned short`, `int` and `unsigned long
-// long` have.
+// SAFETY: plain numbers, of the sizes that the kernels' `float`, `double`, `unsigned short`, `int`, `unsigned long long`
+// and `unsigned char` have.
 unsafe impl Element for f32 {
     const SCALAR: Scalar = Scalar::F32;
 }
@@ -36,6 +36,10 @@ unsafe impl Element for i32 {
 // SAFETY: as above.
 unsafe impl Element for u64 {
     const SCALAR: Scalar = Scalar::U64;
+}
+// SAFETY: as above.
+unsafe impl Element for u8 {
+    const SCALAR: Scalar = Scalar::U8;
 }
 
 /// An array in the memory of a GPU. It goes back to the GPU's free memory when dropped.
@@ -221,9 +225,10 @@ impl<'a, T: Element> SliceMut<'a, T> {
         if self.len == 0 || !cuda.works() {
             return;
         }
-        // SAFETY: lengths are equal. Pageable memory has been read when the call returns.
-        let copied = unsafe { result::memcpy_htod_async(self.pointer, data, cuda.stream()) };
-        cuda.note(copied.map_err(CudaError::driver("copying to the GPU")));
+        // SAFETY: an element is plain numbers without gaps.
+        let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), size_of_val(data)) };
+        // SAFETY: lengths are equal, and the elements belong to a live buffer.
+        unsafe { cuda.upload_bytes(self.pointer, bytes) };
     }
 
     pub(crate) fn copy_from(self, cuda: &Cuda, from: Slice<'_, T>) {

@@ -33,15 +33,31 @@ pub enum CudaError {
     },
     /// The memory of the GPU is full.
     #[error(
-        "the GPU has no memory left for {bytes} more bytes ({in_use} of {total} are in use by this program); take smaller micro-batches, a smaller cache, or checkpointing"
+        "the GPU has no memory left for {bytes} more bytes: of {total}, {in_use} are in use by this program and {free} are free (what is missing, other programs have, the driver or gaps between buffers); take smaller micro-batches, a smaller cache, or checkpointing"
     )]
     OutOfMemory {
         /// Requested bytes.
         bytes: usize,
         /// Bytes that this program has in use.
         in_use: usize,
+        /// Bytes that the card has free.
+        free: usize,
         /// Bytes of the card.
         total: usize,
+    },
+    /// The card is older than any that NVRTC compiles for.
+    #[error(
+        "this NVRTC compiles for compute capability {}.{} and above, the card has {}.{}; put the libnvrtc of CUDA 12 on LD_LIBRARY_PATH (`pip install nvidia-cuda-nvrtc-cu12`)",
+        oldest / 10,
+        oldest % 10,
+        capability.0,
+        capability.1
+    )]
+    Capability {
+        /// The card's.
+        capability: (i32, i32),
+        /// The oldest that NVRTC knows: 75 is 7.5.
+        oldest: i32,
     },
     /// NVRTC refused a kernel source.
     #[error("compiling {program} for {architecture} failed ({status}): {log}")]

@@ -5,8 +5,15 @@
 
 use std::collections::HashMap;
 
+/// Larger buffers have no class: they take what they need, and the driver's pool gets their memory back, because it can
+/// divide it.
+pub(crate) const CLASS_BYTES_MAX: usize = 256 << 20;
+
 /// The size class of a number of bytes, so that nearly equal sizes share free memory: eight classes per doubling.
 pub(crate) fn class_of(bytes: usize) -> usize {
+    if bytes > CLASS_BYTES_MAX {
+        return bytes.next_multiple_of(512);
+    }
     let step = (bytes.next_power_of_two() / 16).max(512);
     bytes.next_multiple_of(step)
 }
@@ -33,10 +40,12 @@ impl Memory {
         self.peak = self.peak.max(self.in_use);
     }
 
-    /// Takes a buffer's memory back.
-    pub(crate) fn give_back(&mut self, class: usize, pointer: u64) {
+    /// A buffer is no more; its memory is kept if it is given.
+    pub(crate) fn give_back(&mut self, class: usize, kept: Option<u64>) {
         self.in_use -= class;
-        self.free.entry(class).or_default().push(pointer);
+        if let Some(pointer) = kept {
+            self.free.entry(class).or_default().push(pointer);
+        }
     }
 
     /// All free memory, which is no longer kept here.
@@ -56,6 +65,10 @@ mod tests {
             assert!(class >= bytes && class < bytes + 512.max(bytes / 8 + 1), "{bytes} in {class}");
             assert_eq!(class_of(class), class);
         }
+        // The classes end at one.
+        assert_eq!(class_of(CLASS_BYTES_MAX), CLASS_BYTES_MAX);
+        assert_eq!(class_of(CLASS_BYTES_MAX + 1), CLASS_BYTES_MAX + 512);
+        assert_eq!(class_of((30 << 30) + 5), (30 << 30) + 512);
     }
 
     #[test]
@@ -64,11 +77,13 @@ mod tests {
         assert_eq!(memory.take(1024), None);
         memory.count(1024);
         memory.count(512);
-        memory.give_back(1024, 7);
+        memory.give_back(1024, Some(7));
         assert_eq!(memory.take(512), None);
         assert_eq!(memory.take(1024), Some(7));
         assert_eq!((memory.in_use, memory.peak), (512, 1536));
-        memory.give_back(512, 8);
-        assert_eq!(memory.drain(), [8]);
+        memory.count(2048);
+        memory.give_back(2048, None);
+        memory.give_back(512, Some(8));
+        assert_eq!((memory.in_use, memory.drain()), (0, vec![8]));
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! What holds everywhere:
 //! - Work is queued on one stream in the order of the calls; only [`Buffer::download`] waits for the GPU.
+//! - Uploads go through memory of the device's own ([`staging`]): the caller's may be gone when the copy is made.
 //! - Operations do not return errors one by one: [`Cuda`] keeps the first error and returns it from the next download,
 //!   and work queued after the error is dropped. The driver itself reports most errors that late anyway.
 //! - A kernel adds numbers in an order that depends only on sizes, and never adds floats atomically, so the same calls
@@ -14,6 +15,7 @@
 //! The tests run this code, including launches, against `emulate/`: the driver, NVRTC and cuBLAS of an emulated device,
 //! for which a C++ compiler compiles the same kernels.
 
+mod allocate;
 mod arguments;
 mod buffer;
 mod error;
@@ -26,9 +28,11 @@ pub(crate) mod ops;
 pub(crate) mod params;
 pub(crate) mod pinned;
 mod product;
+mod staging;
 pub(crate) mod tape;
+mod target;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 pub(crate) mod values;
@@ -53,6 +57,7 @@ pub use error::CudaError;
 use launch_shape::LaunchShape;
 use memory::Memory;
 use modules::{Modules, Program};
+use staging::Staging;
 
 /// Workspace of cuBLAS: 32 MiB, NVIDIA's advice for cards of compute capability 9.
 const WORKSPACE_BYTES: usize = 32 << 20;
@@ -67,21 +72,31 @@ pub struct Cuda {
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
+    /// The driver's memory for `stream`.
+    pool: sys::CUmemoryPool,
     blas: Mutex<Blas>,
+    staging: Mutex<Staging>,
     memory: Mutex<Memory>,
     modules: Mutex<Modules>,
     failed: AtomicBool,
     error: Mutex<Option<CudaError>>,
+    /// How often each kernel was launched.
+    #[cfg(test)]
+    launched: Mutex<std::collections::HashMap<String, usize>>,
 }
 
 /// Settings that tests change.
 #[derive(Clone, Debug)]
 struct Options {
+    /// Compiles kernels for a card of this compute capability, whatever the card is.
+    capability: Option<(i32, i32)>,
     /// The folder for compiled kernels; `None` if there is none.
     cache: Option<PathBuf>,
     /// Is freed memory kept for the next buffer of its class? If not, every buffer has memory of its exact size, so
     /// that the emulated device detects reads of fresh memory and writes out of bounds.
     reuses_memory: bool,
+    /// Bytes of each half of the memory that uploads go through.
+    staging_bytes: usize,
 }
 
 struct Blas {
@@ -107,7 +122,13 @@ impl Cuda {
     /// If a library is missing, there is no such GPU, or the driver refuses. Kernels are compiled when first used, so
     /// their errors come later.
     pub fn open(ordinal: usize) -> Result<Arc<Cuda>, CudaError> {
-        Cuda::open_with(ordinal, Options { cache: modules::cache_folder(), reuses_memory: true })
+        let options = Options {
+            capability: None,
+            cache: modules::cache_folder(),
+            reuses_memory: true,
+            staging_bytes: Staging::HALF_BYTES,
+        };
+        Cuda::open_with(ordinal, options)
     }
 
     fn open_with(ordinal: usize, options: Options) -> Result<Arc<Cuda>, CudaError> {
@@ -133,7 +154,7 @@ impl Cuda {
         // SAFETY: as above; the context is released when the handle is dropped.
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(CudaError::driver("making a context on the GPU"))?;
-        let modules = Modules::new(format!("sm_{major}{minor}"), options.cache.clone());
+        let modules = Modules::new(options.capability.unwrap_or((major, minor)), options.cache.clone());
         let mut cuda = Cuda {
             name,
             capability: (major, minor),
@@ -143,34 +164,40 @@ impl Cuda {
             device,
             context,
             stream: std::ptr::null_mut(),
+            pool: std::ptr::null_mut(),
             blas: Mutex::new(Blas { handle: std::ptr::null_mut(), workspace: 0 }),
+            staging: Mutex::new(Staging::none()),
             memory: Mutex::default(),
             modules: Mutex::new(modules),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
+            #[cfg(test)]
+            launched: Mutex::default(),
         };
         cuda.start()?;
         Ok(Arc::new(cuda))
     }
 
-    /// Sets up the stream, the driver's memory pool, and cuBLAS.
+    /// Sets up the stream, the driver's memory pool, uploads and cuBLAS.
     fn start(&mut self) -> Result<(), CudaError> {
         self.bind();
         self.stream = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(CudaError::driver("making a stream on the GPU"))?;
         // Freed memory stays with the program, because returning it to the system and getting it back is slow.
+        // `release_memory` returns it where it is needed.
         let mut threshold = u64::MAX;
         // SAFETY: the pool belongs to the open device; the value is a 64-bit number, as this attribute requires.
         unsafe {
-            let pool = result::device::get_default_mem_pool(self.device)
+            self.pool = result::device::get_default_mem_pool(self.device)
                 .map_err(CudaError::driver("asking for the GPU's pool of memory"))?;
             result::mem_pool::set_attribute(
-                pool,
+                self.pool,
                 sys::CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
                 (&raw mut threshold).cast(),
             )
             .map_err(CudaError::driver("setting up the GPU's pool of memory"))?;
         }
+        *lock(&self.staging) = Staging::new(self.options.staging_bytes)?;
         let handle = cublas::result::create_handle().map_err(CudaError::cublas("starting cuBLAS"))?;
         lock(&self.blas).handle = handle;
         let workspace = self.take(WORKSPACE_BYTES)?;
@@ -181,7 +208,10 @@ impl Cuda {
             cublas::result::set_stream(handle, self.stream.cast()).map_err(failed())?;
             cublas::sys::cublasSetWorkspace_v2(handle, workspace as *mut _, WORKSPACE_BYTES)
                 .result()
-                .map_err(failed())
+                .map_err(failed())?;
+            // cuBLAS may otherwise add parts of a product of bf16 operands in bf16, where it splits the inner size.
+            let math = cublas::sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+            cublas::sys::cublasSetMathMode(handle, math).result().map_err(failed())
         }
     }
 
@@ -201,17 +231,6 @@ impl Cuda {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
-    }
-
-    /// Most bytes that this program's buffers took at once, cuBLAS's workspace included.
-    #[must_use]
-    pub fn memory_peak_bytes(&self) -> usize {
-        lock(&self.memory).peak
-    }
-
-    #[cfg(test)]
-    fn memory_in_use_bytes(&self) -> usize {
-        lock(&self.memory).in_use
     }
 
     /// Most bytes of shared memory in a block.
@@ -265,66 +284,6 @@ impl Cuda {
         self.stream
     }
 
-    /// Memory for a buffer; 0 for no bytes, or after an error.
-    pub(crate) fn allocate(&self, bytes: usize) -> u64 {
-        if bytes == 0 || !self.works() {
-            return 0;
-        }
-        match self.take(bytes) {
-            Ok(pointer) => pointer,
-            Err(error) => {
-                self.note(Err(error));
-                0
-            }
-        }
-    }
-
-    fn class_of(&self, bytes: usize) -> usize {
-        if self.options.reuses_memory { memory::class_of(bytes) } else { bytes }
-    }
-
-    fn take(&self, bytes: usize) -> Result<u64, CudaError> {
-        let class = self.class_of(bytes);
-        let mut memory = lock(&self.memory);
-        // SAFETY: sizes are above 0, and the stream lives.
-        let fresh = || unsafe { result::malloc_async(self.stream, class) };
-        let pointer = match memory.take(class).map_or_else(fresh, Ok) {
-            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-                for pointer in memory.drain() {
-                    // SAFETY: it was allocated on this stream, and no buffer uses it.
-                    let _ = unsafe { result::free_async(pointer, self.stream) };
-                }
-                // SAFETY: the stream is alive. Only memory whose release on the stream is done can be allocated again.
-                let _ = unsafe { result::stream::synchronize(self.stream) };
-                fresh().map_err(|_| CudaError::OutOfMemory {
-                    bytes,
-                    in_use: memory.in_use,
-                    total: self.memory_bytes,
-                })?
-            }
-            other => other.map_err(CudaError::driver("taking memory of the GPU"))?,
-        };
-        memory.count(class);
-        Ok(pointer)
-    }
-
-    /// Takes back memory from [`Cuda::allocate`].
-    pub(crate) fn give_back(&self, bytes: usize, pointer: u64) {
-        if pointer == 0 {
-            return;
-        }
-        let mut memory = lock(&self.memory);
-        memory.give_back(self.class_of(bytes), pointer);
-        if !self.options.reuses_memory {
-            let freed = memory.drain().into_iter().try_for_each(|pointer| {
-                // SAFETY: it was allocated on this stream, and no buffer uses it.
-                unsafe { result::free_async(pointer, self.stream) }
-            });
-            drop(memory);
-            self.note(freed.map_err(CudaError::driver("giving memory of the GPU back")));
-        }
-    }
-
     /// Queues a kernel; nothing if the plan has no blocks.
     ///
     /// # Panics
@@ -333,8 +292,12 @@ impl Cuda {
         if plan.is_empty() || !self.works() {
             return;
         }
+        #[cfg(test)]
+        {
+            *lock(&self.launched).entry(name.to_owned()).or_default() += 1;
+        }
         let mut modules = lock(&self.modules);
-        let kernel = match modules.kernel(program, name) {
+        let kernel = match modules.kernel(program, name, &|| self.release_memory()) {
             Ok(kernel) => kernel,
             Err(error) => return self.note(Err(error)),
         };
@@ -383,6 +346,7 @@ impl Drop for Cuda {
         unsafe {
             let _ = result::stream::synchronize(self.stream);
             lock(&self.modules).unload();
+            lock(&self.staging).free();
             let Blas { handle, workspace } = *lock(&self.blas);
             if !handle.is_null() {
                 let _ = cublas::result::destroy_handle(handle);

@@ -16,6 +16,8 @@ use cudarc::{
 use super::{
     CudaError,
     arguments::{self, Parameter},
+    ops::forest::MmaTiles,
+    target::{self, Target},
 };
 
 /// The common beginning of every kernel file.
@@ -50,7 +52,7 @@ pub(crate) enum Program {
     Decode,
     Draw,
     Attention { head_dim: usize, tile: usize },
-    AttentionMma { head_dim: usize },
+    AttentionMma { head_dim: usize, tiles: MmaTiles },
 }
 
 impl Program {
@@ -74,7 +76,9 @@ impl Program {
             Program::Attention { head_dim, tile } => {
                 vec![format!("HEAD_DIM={head_dim}"), format!("TILE={tile}")]
             }
-            Program::AttentionMma { head_dim } => vec![format!("HEAD_DIM={head_dim}")],
+            Program::AttentionMma { head_dim, tiles: MmaTiles { rows, columns } } => {
+                vec![format!("HEAD_DIM={head_dim}"), format!("ROWS={rows}"), format!("COLUMNS={columns}")]
+            }
             _ => Vec::new(),
         }
     }
@@ -99,8 +103,10 @@ pub(crate) struct Kernel {
 /// All kernels used so far.
 #[derive(Debug)]
 pub(crate) struct Modules {
-    /// Such as `sm_90`.
-    architecture: String,
+    /// The card's compute capability.
+    capability: (i32, i32),
+    /// What programs are compiled for, once NVRTC has been asked.
+    target: Option<Target>,
     /// The folder for compiled programs; `None` if there is none.
     cache: Option<PathBuf>,
     loaded: HashMap<Program, HashMap<&'static str, Kernel>>,
@@ -111,18 +117,24 @@ pub(crate) struct Modules {
 const SHARED_BYTES_DEFAULT: u32 = 48 << 10;
 
 impl Modules {
-    pub(crate) fn new(architecture: String, cache: Option<PathBuf>) -> Self {
-        Modules { architecture, cache, loaded: HashMap::new(), handles: Vec::new() }
+    pub(crate) fn new(capability: (i32, i32), cache: Option<PathBuf>) -> Self {
+        Modules { capability, target: None, cache, loaded: HashMap::new(), handles: Vec::new() }
     }
 
-    /// A kernel of a program. The card's context must be current.
+    /// A kernel of a program. The card's context must be current. `release` frees memory of the card, where there is none
+    /// for the program: it is outside the pool that buffers are from.
     ///
     /// # Panics
     /// If the program has no such kernel.
     #[expect(clippy::panic, reason = "documented: a mistake of the program")]
-    pub(crate) fn kernel(&mut self, program: Program, name: &str) -> Result<&mut Kernel, CudaError> {
+    pub(crate) fn kernel(
+        &mut self,
+        program: Program,
+        name: &str,
+        release: &dyn Fn(),
+    ) -> Result<&mut Kernel, CudaError> {
         if !self.loaded.contains_key(&program) {
-            let kernels = self.load(program)?;
+            let kernels = self.load(program, release)?;
             self.loaded.insert(program, kernels);
         }
         match self.loaded.get_mut(&program).and_then(|kernels| kernels.get_mut(name)) {
@@ -131,15 +143,20 @@ impl Modules {
         }
     }
 
-    fn load(&mut self, program: Program) -> Result<HashMap<&'static str, Kernel>, CudaError> {
-        let (source, path) = self.source(program)?;
+    fn load(
+        &mut self,
+        program: Program,
+        release: &dyn Fn(),
+    ) -> Result<HashMap<&'static str, Kernel>, CudaError> {
+        let target = self.target()?;
+        let (source, path) = self.source(program, target)?;
         let kept = path.as_ref().and_then(|path| std::fs::read(path).ok());
         // A file that the driver refuses is compiled again.
-        let module = match kept.filter(|image| !image.is_empty()).map(|image| load_image(&image)) {
+        let module = match kept.filter(|image| !image.is_empty()).map(|image| load_image(&image, release)) {
             Some(Ok(module)) => module,
             _ => {
-                let image = compile(program, source, &self.architecture)?;
-                let module = load_image(&image).map_err(CudaError::driver(format!(
+                let image = compile(program, source, target)?;
+                let module = load_image(&image, release).map_err(CudaError::driver(format!(
                     "loading {program} (the driver must be as new as the NVRTC that compiled it)"
                 )))?;
                 if let Some(path) = path {
@@ -160,13 +177,20 @@ impl Modules {
         arguments::kernels(program.file().1).into_iter().map(kernel).collect()
     }
 
+    fn target(&mut self) -> Result<Target, CudaError> {
+        match self.target {
+            Some(target) => Ok(target),
+            None => Ok(*self.target.insert(Target::of(self.capability, &target::supported()?)?)),
+        }
+    }
+
     /// The source text of a program, and the file with the compiled program.
-    fn source(&self, program: Program) -> Result<(String, Option<PathBuf>), CudaError> {
+    fn source(&self, program: Program, target: Target) -> Result<(String, Option<PathBuf>), CudaError> {
         let source = format!("{COMMON}\n{}", program.file().1);
         let mut hasher = DefaultHasher::new();
-        (&source, program.macros(), &self.architecture, nvrtc_version()?).hash(&mut hasher);
+        (&source, program.macros(), target, nvrtc_version()?).hash(&mut hasher);
         let stem = program.file().0.trim_end_matches(".cu");
-        let name = format!("{stem}-{}-{:016x}.cubin", self.architecture, hasher.finish());
+        let name = format!("{stem}-{}-{:016x}.{}", target.architecture(), hasher.finish(), target.suffix());
         Ok((source, self.cache.as_ref().map(|folder| folder.join(name))))
     }
 
@@ -180,9 +204,16 @@ impl Modules {
     }
 }
 
-fn load_image(image: &[u8]) -> Result<sys::CUmodule, DriverError> {
+fn load_image(image: &[u8], release: &dyn Fn()) -> Result<sys::CUmodule, DriverError> {
     // SAFETY: the image comes from NVRTC or from its file; the driver checks and copies it.
-    unsafe { result::module::load_data(image.as_ptr().cast()) }
+    let load = || unsafe { result::module::load_data(image.as_ptr().cast()) };
+    match load() {
+        Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+            release();
+            load()
+        }
+        loaded => loaded,
+    }
 }
 
 /// Other processes see the whole file or none.
@@ -210,11 +241,12 @@ fn nvrtc_version() -> Result<(i32, i32), CudaError> {
     Ok((major, minor))
 }
 
-fn compile(program: Program, source: String, architecture: &str) -> Result<Vec<u8>, CudaError> {
+fn compile(program: Program, source: String, target: Target) -> Result<Vec<u8>, CudaError> {
     let source = CString::new(source).unwrap_or_default();
     let name = CString::new(program.file().0).unwrap_or_default();
     let handle = nvrtc::create_program(&source, Some(&name))
         .map_err(CudaError::nvrtc("handing a kernel source to NVRTC"))?;
+    let architecture = target.architecture();
     let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
     options.extend(program.macros().iter().map(|one| format!("-D{one}")));
     // SAFETY: the program was created above, is destroyed below and nowhere else, and lives while its texts are used.
@@ -224,27 +256,39 @@ fn compile(program: Program, source: String, architecture: &str) -> Result<Vec<u
             let log = log.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect::<Vec<_>>();
             CudaError::Compile {
                 program: program.to_string(),
-                architecture: architecture.to_owned(),
+                architecture,
                 status: format!("{:?}", error.0),
                 log: String::from_utf8_lossy(&log).into_owned(),
             }
         });
-        let image = compiled.and_then(|()| cubin(handle));
+        let image = compiled.and_then(|()| image(handle, target));
         let _ = nvrtc::destroy_program(handle);
         image
     }
 }
 
 /// # Safety
-/// The program must have been compiled.
-unsafe fn cubin(handle: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, CudaError> {
+/// The program must have been compiled for the target.
+unsafe fn image(handle: nvrtc_sys::nvrtcProgram, target: Target) -> Result<Vec<u8>, CudaError> {
+    let failed = || CudaError::nvrtc("taking a compiled program from NVRTC");
     let mut size = 0;
-    // SAFETY: the caller guarantees a compiled program; the buffer has the size that NVRTC asks for.
+    // SAFETY: the caller guarantees a compiled program; the buffer has the size that NVRTC asks for. PTX ends with a 0,
+    // as the driver needs it.
     unsafe {
-        let failed = || CudaError::nvrtc("taking a compiled program from NVRTC");
-        nvrtc_sys::nvrtcGetCUBINSize(handle, &mut size).result().map_err(failed())?;
+        match target {
+            Target::Cubin(_) => nvrtc_sys::nvrtcGetCUBINSize(handle, &mut size),
+            Target::Ptx(_) => nvrtc_sys::nvrtcGetPTXSize(handle, &mut size),
+        }
+        .result()
+        .map_err(failed())?;
         let mut image = vec![0_u8; size];
-        nvrtc_sys::nvrtcGetCUBIN(handle, image.as_mut_ptr().cast()).result().map_err(failed())?;
+        let to = image.as_mut_ptr().cast();
+        match target {
+            Target::Cubin(_) => nvrtc_sys::nvrtcGetCUBIN(handle, to),
+            Target::Ptx(_) => nvrtc_sys::nvrtcGetPTX(handle, to),
+        }
+        .result()
+        .map_err(failed())?;
         Ok(image)
     }
 }

@@ -6,7 +6,10 @@ use half::bf16;
 
 use super::{
     Buffer, Cuda, CudaError, Slice,
-    ops::optim::{Moments, adamw_step},
+    ops::{
+        optim::{Moments, adamw_step},
+        optim_8bit::{Quantized, adamw_step_8bit},
+    },
     values::{Elements, to_bf16},
 };
 use crate::{Param, Precision, Store, optim::AdamW};
@@ -52,7 +55,8 @@ impl OnGpu {
         }
     }
 
-    /// The elements of a matrix, as an operand of products.
+    /// The elements of a matrix or of a factor of an adapter, as an operand of products: in bf16 where there is a copy, so
+    /// that none is rounded again at each use.
     pub(crate) fn operand(&self, param: Param) -> Elements<'_> {
         match &self.shadow {
             Some(shadow) if param.is_trained() => shadow.slice(param.range()).into(),
@@ -60,7 +64,7 @@ impl OnGpu {
         }
     }
 
-    /// The elements of a vector, or of a factor of an adapter.
+    /// The elements of a vector.
     #[expect(clippy::panic, reason = "a mistake of the program, as on the host")]
     pub(crate) fn get(&self, param: Param) -> Slice<'_, f32> {
         match self.elements(param) {
@@ -81,5 +85,20 @@ impl OnGpu {
         let shadow = self.shadow.as_mut().map(|shadow| shadow.slice_mut(run.clone()));
         let params = self.trained.slice_mut(run);
         adamw_step(&self.cuda, params, grads, moments, shadow, hyper, decay);
+    }
+
+    /// As [`crate::eight_bit::adamw_step_8bit`] on the trained parameters in `run`, which are one tensor.
+    pub(crate) fn adamw_step_8bit(
+        &mut self,
+        run: Range<usize>,
+        grads: Slice<'_, f32>,
+        moments: [Quantized<'_>; 2],
+        maps: Slice<'_, f32>,
+        hyper: &AdamW,
+        decay: bool,
+    ) {
+        let shadow = self.shadow.as_mut().map(|shadow| shadow.slice_mut(run.clone()));
+        let params = self.trained.slice_mut(run);
+        adamw_step_8bit(&self.cuda, params, grads, moments, maps, shadow, hyper, decay);
     }
 }

@@ -52,8 +52,8 @@ pub(crate) fn product(cuda: &Arc<Cuda>, precision: Precision, a: View<'_>, b: Vi
 }
 
 /// `out = alpha a b`, or `out += alpha a b`: `out` `[a.rows, b.cols]`, row-major. Operands are rounded to bf16 first in
-/// [`Precision::Bf16`], and are f32 in [`Precision::F32`] (without TF32); sums are f32, and rounded last where `out` is
-/// bf16.
+/// [`Precision::Bf16`], and are f32 in [`Precision::F32`] (without TF32); sums are f32 (the handle's mathematics disallow
+/// others), and rounded last where `out` is bf16.
 ///
 /// # Panics
 /// If sizes differ, or `out` is bf16 in [`Precision::F32`].

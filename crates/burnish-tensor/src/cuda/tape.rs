@@ -111,8 +111,8 @@ impl<'p> Gpu<'p> {
         low_rank::Inputs {
             x,
             rows,
-            a: self.params.get(adapter.a),
-            b: self.params.get(adapter.b),
+            a: self.params.operand(adapter.a),
+            b: self.params.operand(adapter.b),
             rank: adapter.a.rows,
             scale: adapter.scale,
             precision: self.precision,
@@ -213,7 +213,7 @@ impl<'p> Gpu<'p> {
             weight: self.params.operand(head),
             low_rank: low_rank.map(|(adapter, u)| scores::LowRank {
                 u: u.device().all(),
-                b: self.params.get(adapter.b),
+                b: self.params.operand(adapter.b),
                 rank: adapter.a.rows,
             }),
             precision: self.precision,

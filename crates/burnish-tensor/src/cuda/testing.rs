@@ -3,18 +3,23 @@
 use std::{
     path::Path,
     process::Command,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
+    thread::{self, ThreadId},
 };
 
-use super::{Cuda, Options};
+use super::{
+    Cuda, Options, lock,
+    ops::{attention::MMA_TILES, forest::MmaTiles},
+};
 use crate::Precision;
 
 /// Sizes of heads and tiles for which there are attention kernels: too short for a vector of four, not a multiple of
 /// 16, and every size of tile. The last is the tile that is chosen in the tests of whole models.
 pub(crate) const ATTENTION: [(usize, usize); 5] = [(6, 16), (20, 32), (32, 64), (64, 32), (16, 64)];
 
-/// Sizes of heads for which there are attention kernels on tensor cores.
-pub(crate) const ATTENTION_MMA: [usize; 2] = [16, 48];
+/// Sizes of heads and tiles for which there are attention kernels on tensor cores.
+pub(crate) const ATTENTION_MMA: [(usize, MmaTiles); 3] =
+    [(16, MMA_TILES[0]), (48, MMA_TILES[0]), (48, MMA_TILES[1])];
 
 /// How values are kept, and the tolerance for the results of an operation.
 pub(crate) const PRECISIONS: [(Precision, f64); 2] = [(Precision::F32, 1e-6), (Precision::Bf16, 1.0 / 256.0)];
@@ -30,24 +35,71 @@ pub(crate) fn rounded(precision: Precision, x: Vec<f32>) -> Vec<f32> {
 /// The shared objects, loaded for the lifetime of the process, or the reason why there are none.
 static LIBRARIES: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
 
-/// A device for a test; if there is none, prints the reason and returns `None`.
-pub(crate) fn device() -> Option<Arc<Cuda>> {
-    let cache = if is_real() { super::modules::cache_folder() } else { None };
-    device_with(Options { cache, reuses_memory: false })
+/// A device for a test.
+pub(crate) struct TestDevice {
+    cuda: Arc<Cuda>,
+    _turn: Option<Turn>,
 }
 
+impl std::ops::Deref for TestDevice {
+    type Target = Arc<Cuda>;
+
+    fn deref(&self) -> &Arc<Cuda> {
+        &self.cuda
+    }
+}
+
+/// The thread whose test has the card, and how many devices it has open. All tests of a card share its memory, and some
+/// take most of it, so one test at a time has it.
+static HOLDER: Mutex<Option<(ThreadId, usize)>> = Mutex::new(None);
+static PASSED_ON: Condvar = Condvar::new();
+
+/// Counts one device of the thread that holds the card.
+struct Turn;
+
+impl Turn {
+    fn wait() -> Turn {
+        let own = thread::current().id();
+        let is_others =
+            |holder: &mut Option<(ThreadId, usize)>| holder.is_some_and(|(other, _)| other != own);
+        let mut holder =
+            PASSED_ON.wait_while(lock(&HOLDER), is_others).unwrap_or_else(PoisonError::into_inner);
+        holder.get_or_insert((own, 0)).1 += 1;
+        Turn
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut holder = lock(&HOLDER);
+        *holder = holder.filter(|(_, open)| *open > 1).map(|(thread, open)| (thread, open - 1));
+        PASSED_ON.notify_all();
+    }
+}
+
+/// A device for a test; if there is none, prints the reason and returns `None`.
+pub(crate) fn device() -> Option<TestDevice> {
+    let cache = if is_real() { super::modules::cache_folder() } else { None };
+    device_with(Options { cache, ..OPTIONS })
+}
+
+/// Exact sizes; uploads in many parts.
+pub(super) const OPTIONS: Options =
+    Options { capability: None, cache: None, reuses_memory: false, staging_bytes: 1 << 10 };
+
 /// A device with options chosen by the test.
-pub(crate) fn device_with(options: Options) -> Option<Arc<Cuda>> {
+pub(super) fn device_with(options: Options) -> Option<TestDevice> {
     if !is_real()
         && let Err(why) = LIBRARIES.get_or_init(build)
     {
         println!("skipped: no emulated GPU: {why}");
         return None;
     }
-    Some(Cuda::open_with(0, options).unwrap())
+    let turn = is_real().then(Turn::wait);
+    Some(TestDevice { cuda: Cuda::open_with(0, options).unwrap(), _turn: turn })
 }
 
-fn is_real() -> bool {
+pub(super) fn is_real() -> bool {
     std::env::var_os("BURNISH_TEST_GPU").is_some()
 }
 
@@ -62,7 +114,9 @@ fn build() -> Result<tempfile::TempDir, String> {
         return Err("no C++ compiler (g++) on this machine".to_owned());
     }
     let in_f32 = ATTENTION.iter().map(|(head_dim, tile)| format!("{head_dim}:{tile}"));
-    let kernels = in_f32.chain(ATTENTION_MMA.iter().map(ToString::to_string));
+    let kernels = in_f32.chain(
+        ATTENTION_MMA.iter().map(|(head_dim, tiles)| format!("{head_dim}:{}:{}", tiles.rows, tiles.columns)),
+    );
     let mut command = Command::new("bash");
     let output = command.arg(sources.join("build.sh")).arg(folder.path()).args(kernels).output();
     let output = output.map_err(|error| format!("bash: {error}"))?;
@@ -74,4 +128,25 @@ fn build() -> Result<tempfile::TempDir, String> {
         std::mem::forget(library);
     }
     Ok(folder)
+}
+
+#[test]
+fn one_thread_at_a_time_has_the_card() {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    let inside = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let turn = (Turn::wait(), Turn::wait());
+                    assert_eq!(inside.fetch_add(1, SeqCst), 0);
+                    drop(turn.0);
+                    thread::yield_now();
+                    assert_eq!(inside.fetch_sub(1, SeqCst), 1);
+                    drop(turn.1);
+                }
+            });
+        }
+    });
+    assert_eq!(*lock(&HOLDER), None);
 }

@@ -1,7 +1,7 @@
 //! Tests of the handle: failures, and when they are reported.
 
 use super::{
-    testing::{device, device_with},
+    testing::{OPTIONS, device, device_with},
     *,
 };
 
@@ -49,9 +49,9 @@ fn the_first_error_is_kept_and_comes_out_of_every_download() {
     ops::elementwise::scale(&cuda, after.all_mut(), 2.0);
     for buffer in [&before, &too_much, &after] {
         let error = buffer.download().unwrap_err();
-        let CudaError::OutOfMemory { bytes, in_use, total } = error else { panic!("{error}") };
+        let CudaError::OutOfMemory { bytes, in_use, free, total } = error else { panic!("{error}") };
         assert_eq!(bytes, 4 << 45);
-        assert!(in_use > 0 && in_use < total);
+        assert!(in_use > 0 && in_use < total && free > 0 && free < total);
     }
     assert!(cuda.synchronize().is_err());
 }
@@ -71,7 +71,7 @@ fn more_shared_memory_than_a_block_may_have_is_an_error() {
 fn a_compiled_program_is_kept_and_used_again() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Some(folder.path().join("cuda"));
-    let open = || device_with(Options { cache: cache.clone(), reuses_memory: true });
+    let open = || device_with(Options { cache: cache.clone(), ..OPTIONS });
     if open().is_none() {
         return;
     }
@@ -99,7 +99,7 @@ fn a_compiled_program_is_kept_and_used_again() {
 
 #[test]
 fn freed_memory_is_used_again_for_its_class() {
-    let Some(cuda) = device_with(Options { cache: None, reuses_memory: true }) else { return };
+    let Some(cuda) = device_with(Options { reuses_memory: true, ..OPTIONS }) else { return };
     let one = Buffer::upload(&cuda, &[1.0_f32; 1000]);
     let address = one.all().address();
     let other = Buffer::upload(&cuda, &[2.0_f32; 1000]);
@@ -114,13 +114,67 @@ fn freed_memory_is_used_again_for_its_class() {
 
 #[test]
 fn memory_that_is_kept_is_given_up_where_the_card_has_no_other() {
-    let Some(cuda) = device_with(Options { cache: None, reuses_memory: true }) else { return };
-    // Twice three quarters of what is left: the classes differ.
-    let elements = (cuda.memory_bytes() - WORKSPACE_BYTES) / 4 * 3 / size_of::<u64>();
-    let one = Buffer::<u64>::uninit(&cuda, elements);
-    assert_eq!(cuda.synchronize(), Ok(()));
-    drop(one);
-    let other = Buffer::<u64>::uninit(&cuda, elements / 4 * 3);
+    let Some(cuda) = device_with(Options { reuses_memory: true, ..OPTIONS }) else { return };
+    let eighth = cuda.memory_free_bytes().unwrap() / 8 / size_of::<u64>();
+    let buffer = |eighths: usize| Buffer::<u64>::uninit(&cuda, eighths * eighth);
+    // What is freed is of another class, and in pieces that no larger buffer fits into.
+    drop([buffer(2), buffer(2), buffer(2)]);
+    let other = buffer(6);
     assert_eq!(cuda.synchronize(), Ok(()));
     drop(other);
+}
+
+#[test]
+fn memory_that_is_kept_is_given_up_for_a_kernel() {
+    let Some(cuda) = device_with(Options { reuses_memory: true, ..OPTIONS }) else { return };
+    let mut x = Buffer::upload(&cuda, &[1.5_f32]);
+    if !testing::is_real() {
+        // All but half a MiB of the emulated device.
+        drop([208, 15].map(|mib| Buffer::<f64>::uninit(&cuda, mib << 17)));
+        assert!(result::mem_get_info().unwrap().0 < 1 << 20);
+    }
+    ops::elementwise::scale(&cuda, x.all_mut(), 2.0);
+    assert_eq!(x.download(), Ok(vec![3.0]));
+}
+
+#[test]
+fn what_is_kept_counts_as_free() {
+    let Some(cuda) = device_with(Options { reuses_memory: true, ..OPTIONS }) else { return };
+    let free = || cuda.memory_free_bytes().unwrap();
+    let before = free();
+    let buffer = Buffer::<f64>::uninit(&cuda, 1 << 16);
+    if !testing::is_real() {
+        assert_eq!(before - free(), 8 << 16);
+    }
+    drop(buffer);
+    assert_eq!(lock(&cuda.memory).drain().len(), 1, "it is kept");
+    if !testing::is_real() {
+        assert_eq!(free(), before);
+    }
+}
+
+#[test]
+fn a_card_that_the_compiler_does_not_know_gets_code_for_an_older_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |capability| {
+        device_with(Options { capability: Some(capability), cache: Some(folder.path().into()), ..OPTIONS })
+    };
+    if testing::is_real() {
+        return;
+    }
+    // The emulated compiler knows 8.0, 9.0 and 10.0.
+    for (capability, suffix) in [((9, 0), "cubin"), ((10, 3), "ptx")] {
+        let Some(cuda) = open(capability) else { return };
+        let mut x = Buffer::upload(&cuda, &[1.5_f32]);
+        ops::elementwise::scale(&cuda, x.all_mut(), 2.0);
+        assert_eq!(x.download(), Ok(vec![3.0]));
+        let is_new = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.unwrap().path().extension() == Some(suffix.as_ref())
+        };
+        assert!(std::fs::read_dir(folder.path()).unwrap().any(is_new), "{suffix}");
+    }
+    let Some(cuda) = open((7, 0)) else { return };
+    let mut x = Buffer::upload(&cuda, &[1.5_f32]);
+    ops::elementwise::scale(&cuda, x.all_mut(), 2.0);
+    assert!(matches!(x.download(), Err(CudaError::Capability { oldest: 80, .. })));
 }

@@ -30,7 +30,8 @@ fn twenty_clipped_steps_equal_those_of_torch_and_a_bias_does_not_decay() {
     params.get_mut(weight).copy_from_slice(&golden.initial[0]);
     params.get_mut(bias).copy_from_slice(&golden.initial[1]);
     let Golden { beta1, beta2, epsilon, weight_decay, .. } = golden;
-    let mut adamw = Adamw::new(AdamwConfig { beta1, beta2, epsilon, weight_decay }, &params);
+    let mut adamw =
+        Adamw::new(AdamwConfig { beta1, beta2, epsilon, weight_decay, ..AdamwConfig::default() }, &params);
     for (number, step) in golden.steps.iter().enumerate() {
         let mut grads = params.zeros_like();
         grads[weight.range()].copy_from_slice(&step.grads[0]);

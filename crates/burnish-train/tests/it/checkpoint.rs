@@ -4,7 +4,7 @@ use std::path::Path;
 use burnish_core::rng::fold_bytes;
 use burnish_model::{Architecture, Dtype, Model};
 use burnish_rl::nll::Nll;
-use burnish_train::adamw::AdamwConfig;
+use burnish_train::adamw::{AdamwConfig, MomentType};
 use burnish_train::checkpoint::{BoxError, Checkpoint, CheckpointError, Checkpoints, Extent, Newest};
 use burnish_train::{Trainer, TrainerConfig};
 use serde_json::{Value, json};
@@ -70,10 +70,12 @@ impl Run {
 
 #[test]
 fn a_restored_run_continues_to_the_same_bits_whatever_the_type_of_the_file() {
-    for dtype in [Dtype::F32, Dtype::Bf16] {
+    use MomentType::{EightBit, F32};
+    for (dtype, moments) in [(Dtype::F32, F32), (Dtype::Bf16, F32), (Dtype::Bf16, EightBit)] {
+        let config = TrainerConfig { adamw: AdamwConfig { moments, ..CONFIG.adamw }, ..CONFIG };
         let dir = tempfile::tempdir().unwrap();
         let mut model = tiny_model(Architecture::Qwen2, false, dtype);
-        let mut trainer = Trainer::new(&model, CONFIG);
+        let mut trainer = Trainer::new(&model, config);
         train(&mut model, &mut trainer, 0..3);
         let checkpoints = Checkpoints::open(dir.path().join("checkpoints"), 2).unwrap();
         let state = json!({"seen": [0, 1, 2], "share": 0.1});
@@ -83,7 +85,7 @@ fn a_restored_run_continues_to_the_same_bits_whatever_the_type_of_the_file() {
         let checkpoint = latest(&dir.path().join("checkpoints")).unwrap().unwrap().checkpoint;
         assert_eq!((checkpoint.path(), checkpoint.step(), checkpoint.state()), (path.as_path(), 3, &state));
         let mut again = Model::load(checkpoint.path()).unwrap();
-        let mut trainer_again = Trainer::new(&again, CONFIG);
+        let mut trainer_again = Trainer::new(&again, config);
         checkpoint.restore(&mut again, &mut trainer_again).unwrap();
         assert_eq!(trainer_again.updates(), 3);
         train(&mut again, &mut trainer_again, 3..5);
@@ -202,6 +204,9 @@ fn a_checkpoint_of_another_model_or_setting_is_refused_and_the_difference_named(
     assert!(biased.contains("master.model.layers.0.self_attn.q_proj.bias is missing"), "{biased}");
     let plain = restore_refused(tiny_model(Architecture::Llama, true, Dtype::F32), CONFIG);
     assert!(plain.contains("k_norm.weight is not a parameter"), "{plain}");
+    let adamw = AdamwConfig { moments: MomentType::EightBit, ..CONFIG.adamw };
+    let moments = restore_refused(qwen3(), TrainerConfig { adamw, ..CONFIG });
+    assert!(moments.contains("moments f32, but 8bit is asked for"), "{moments}");
     let adamw = AdamwConfig { beta2: 0.5, ..CONFIG.adamw };
     let setting = restore_refused(qwen3(), TrainerConfig { adamw, ..CONFIG });
     assert!(

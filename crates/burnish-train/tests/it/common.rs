@@ -6,7 +6,7 @@ use burnish_model::{
 };
 use burnish_rl::{Evaluation, Objective, Streams, Totals};
 use burnish_tensor::Precision;
-use burnish_train::adamw::AdamwConfig;
+use burnish_train::adamw::{AdamwConfig, MomentType};
 use burnish_train::{PassConfig, Proximal, Sample, TrainerConfig, totals};
 
 pub(crate) const VOCAB: u32 = 19;
@@ -128,7 +128,13 @@ pub(crate) fn totals_of(batch: &[Sample]) -> Totals {
 }
 
 pub(crate) const CONFIG: TrainerConfig = TrainerConfig {
-    adamw: AdamwConfig { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.01 },
+    adamw: AdamwConfig {
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-8,
+        weight_decay: 0.01,
+        moments: MomentType::F32,
+    },
     grad_norm_max: Some(1.0),
     pass: PassConfig { tokens_max: 64, checkpointing: false, dropout: None },
 };

@@ -67,7 +67,7 @@ fn a_gradient_longer_than_the_bound_is_clipped_and_reported_as_it_was() {
     let update = |grad_norm_max| {
         let mut model = qwen3();
         // Without momentum and with a large ε the update is proportional to the gradient.
-        let adamw = AdamwConfig { beta1: 0.0, beta2: 0.0, epsilon: 1e6, weight_decay: 0.0 };
+        let adamw = AdamwConfig { beta1: 0.0, beta2: 0.0, epsilon: 1e6, ..AdamwConfig::default() };
         let mut trainer = Trainer::new(&model, TrainerConfig { adamw, grad_norm_max, ..CONFIG });
         let before = model.params.data().to_vec();
         let update = trainer.update(&mut model, &batch, &Nll, &totals_of(&batch), 1e6).unwrap();

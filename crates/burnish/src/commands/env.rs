@@ -1,12 +1,22 @@
-//! `burnish env list|show`
+//! `burnish env list|show|serve`
+
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use burnish_core::{Role, ToolCall};
+use burnish_env::openenv::{Served, Serving};
 use burnish_env::{CATALOGUE, Generator};
 use burnish_recipe::TASKS_MAX;
-use clap::Subcommand;
+use burnish_run::watch::Stop;
+use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::Done;
+use crate::signals;
+
+/// How often it is looked whether a server is to stop.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What to show.
 #[derive(Debug, Subcommand)]
@@ -26,6 +36,29 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         seed: u64,
     },
+    /// Serve an environment over OpenEnv, so that other trainers can use it.
+    Serve(ServeArguments),
+}
+
+/// Which environment is served where.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Id of the environment.
+    id: String,
+    /// Overrides of its configuration, `key.sub=value`.
+    overrides: Vec<String>,
+    /// Address and port; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
+    address: String,
+    /// Most sessions at the same time.
+    #[arg(long, value_name = "N", default_value = "64", value_parser = super::at_least_one)]
+    sessions: usize,
+    /// Most turns of an episode.
+    #[arg(long, value_name = "N", default_value = "64", value_parser = super::at_least_one)]
+    turns: usize,
+    /// The environment variable that holds a key, which clients then have to send.
+    #[arg(long, value_name = "VARIABLE")]
+    key_env: Option<String>,
 }
 
 pub(crate) fn run(command: Command) -> Done {
@@ -37,6 +70,7 @@ pub(crate) fn run(command: Command) -> Done {
             Ok(())
         }
         Command::Show { id, overrides, tasks, seed } => show(&id, &overrides, tasks, seed),
+        Command::Serve(arguments) => serve(arguments),
     }
 }
 
@@ -61,6 +95,28 @@ fn show(id: &str, overrides: &[String], count: usize, seed: u64) -> Done {
         println!("  {:28} {} to {}  {}", bound.key, bound.min, bound.max, bound.help);
     }
     show_tasks(&*generator, count, seed)
+}
+
+fn serve(arguments: ServeArguments) -> Done {
+    let ServeArguments { id, overrides, address, sessions, turns, key_env } = arguments;
+    let source = burnish_recipe::Source::parse("configuration", "", &overrides)?;
+    let generator: Arc<dyn Generator> = Arc::from(burnish_env::build(&id, &source.decode()?)?);
+    generator.ready()?;
+    let key = key_env.map(|variable| {
+        let key = std::env::var(&variable).ok().filter(|key| !key.is_empty());
+        key.ok_or_else(|| format!("--key-env {variable}: the variable must hold the key, but it is not set"))
+    });
+    let sessions = sessions.min(generator.at_once().unwrap_or(usize::MAX));
+    let serving = Serving { address: address.clone(), sessions, turns_max: turns, key: key.transpose()? };
+    let served =
+        Served::start(generator, serving).map_err(|error| format!("--address {address}: {error}"))?;
+    let stop = Stop::default();
+    signals::listen(stop.clone(), signals::Work::Serving)?;
+    println!("{id} at http://{}: OpenEnv, {sessions} sessions", served.address());
+    while !stop.is_asked() {
+        sleep(LOOK);
+    }
+    Ok(())
 }
 
 fn show_tasks(generator: &dyn Generator, count: usize, seed: u64) -> Done {

@@ -17,6 +17,7 @@ pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod report;
 pub(crate) mod rollout;
+pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod study;
 pub(crate) mod train;

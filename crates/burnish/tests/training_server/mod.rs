@@ -251,6 +251,7 @@ impl Trained {
             beta2: number("beta2"),
             epsilon: number("eps"),
             weight_decay: number("weight_decay"),
+            ..AdamwConfig::default()
         };
         let config = TrainerConfig { adamw, grad_norm_max: None, pass: PassConfig::new(4096) };
         self.model = self.start.clone();

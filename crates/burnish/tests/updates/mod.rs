@@ -66,7 +66,7 @@ pub(crate) fn apart(
 
     let samples = samples(&model);
     let totals = totals(&samples, &samples, 1, 64, 0);
-    let adamw = AdamwConfig { beta1: 0.9, beta2: 0.999, epsilon: EPSILON, weight_decay: 0.0 };
+    let adamw = AdamwConfig { epsilon: EPSILON, ..AdamwConfig::default() };
     let config = TrainerConfig { adamw, grad_norm_max: None, pass: PassConfig::new(4096) };
     let mut own = Trainer::new(&model, config);
     let here = own.update(&mut model, &samples, &*objective, &totals, LEARNING_RATE).unwrap();
@@ -83,7 +83,7 @@ pub(crate) fn apart(
     let parts = ids.iter().zip(&logprobs).zip(&d_logprobs);
     let slopes: Vec<Slope<'_>> =
         parts.map(|((ids, logprobs), d_logprobs)| Slope { ids, logprobs, d_logprobs }).collect();
-    let AdamwConfig { beta1, beta2, epsilon, weight_decay } = adamw;
+    let AdamwConfig { beta1, beta2, epsilon, weight_decay, .. } = adamw;
     let adam =
         Adam { learning_rate: LEARNING_RATE, beta1, beta2, epsilon, weight_decay, grad_norm_max: None };
     match bounds {

@@ -88,7 +88,6 @@ impl Player<'_> {
     }
 
     pub(super) fn environment(&mut self) -> Result<&mut Box<dyn Environment>, Stop> {
-        let lost = || EnvError::Failed("the environment is lost, since work in it failed".to_owned());
         Ok(self.environment.as_mut().ok_or_else(lost)?)
     }
 
@@ -136,11 +135,7 @@ impl Player<'_> {
     }
 
     pub(super) async fn judge(&mut self) -> Result<Verdict, Stop> {
-        let Some(environment) = &mut self.environment else {
-            return Err(
-                EnvError::Failed("the environment is lost, since work in it failed".to_owned()).into()
-            );
-        };
+        let environment = self.environment()?;
         if !environment.is_slow() {
             return Ok(environment.verify()?);
         }
@@ -156,7 +151,6 @@ impl Player<'_> {
         repeating: Repeating,
         work: impl FnOnce(&mut Box<dyn Environment>, &str) -> Result<T, EnvError> + Send + 'static,
     ) -> Result<T, Stop> {
-        let lost = || EnvError::Failed("the environment is lost, since work in it failed".to_owned());
         let environment = self.environment.take().ok_or_else(lost)?;
         let is_slow = environment.is_slow();
         let is_end = |done: &Value| {
@@ -171,6 +165,10 @@ impl Player<'_> {
         self.environment = Some(environment);
         done.map_err(|error| Stop::Unscored(Ending::EnvironmentError, error))
     }
+}
+
+fn lost() -> EnvError {
+    EnvError::Failed("the environment is lost, since work in it failed".to_owned())
 }
 
 /// Arguments as an object; some formats give them as a text.

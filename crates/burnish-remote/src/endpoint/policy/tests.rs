@@ -155,7 +155,10 @@ fn tools_are_sent_and_their_calls_come_back() {
     assert_eq!(sent[0]["tools"], serde_json::json!([{ "type": "function", "function": tool }]));
     let call = &sent[1]["messages"][1]["tool_calls"][0];
     assert_eq!(call["function"]["arguments"], "{\"city\":\"Bern\"}");
-    assert_eq!((&call["id"], &sent[1]["messages"][2]["tool_call_id"]), (&"call_1".into(), &"call_1".into()));
+    assert_eq!(
+        (&call["id"], &sent[1]["messages"][2]["tool_call_id"]),
+        (&"burnish_call_1".into(), &"burnish_call_1".into())
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-// The attention kernels for the emulation, for one HEAD_DIM, and in f32 for one TILE.
+// The attention kernels for the emulation, for one HEAD_DIM, and one TILE in f32, or ROWS and COLUMNS on tensor cores.
 #include "cuda_shim.h"
 
 #include "../kernels/common.cuh"
@@ -11,7 +11,7 @@ namespace {
 #include "../kernels/attention.cu"
 }
 #else
-#define PROGRAM "attention_mma.cu HEAD_DIM=" TEXT(HEAD_DIM)
+#define PROGRAM "attention_mma.cu HEAD_DIM=" TEXT(HEAD_DIM) " ROWS=" TEXT(ROWS) " COLUMNS=" TEXT(COLUMNS)
 namespace {
 #include "../kernels/mma.cuh"
 

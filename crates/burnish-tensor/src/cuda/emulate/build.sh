@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the emulated driver, cuBLAS and NVRTC into FOLDER, as libcuda.so, libcublas.so and libnvrtc.so.
 #
-#   build.sh FOLDER KERNELS ...      attention kernels: HEAD_DIM:TILE in f32, HEAD_DIM on tensor cores
+#   build.sh FOLDER KERNELS ...      attention kernels: HEAD_DIM:TILE in f32, HEAD_DIM:ROWS:COLUMNS on tensor cores
 set -euo pipefail
 folder=$1; shift
 sources=$(dirname "$0")
@@ -17,13 +17,15 @@ add driver.cpp driver.o
 add kernels.cpp kernels.o
 for kernel in "$@"; do
   case $kernel in
+    *:*:*)
+      IFS=: read -r dim rows columns <<<"$kernel"
+      add attention.cpp "attention-mma-$kernel.o" "-DHEAD_DIM=$dim" "-DROWS=$rows" "-DCOLUMNS=$columns" ;;
     *:*) add attention.cpp "attention-$kernel.o" "-DHEAD_DIM=${kernel%:*}" "-DTILE=${kernel#*:}" ;;
-    *) add attention.cpp "attention-mma-$kernel.o" "-DHEAD_DIM=$kernel" ;;
   esac
 done
 compile cublas.cpp cublas.o
 compile nvrtc.cpp nvrtc.o
 link() { local name=$1; shift; g++ -shared "-Wl,-soname,lib$name.so" -o "$folder/lib$name.so" "$@"; }
 link cuda "${driver[@]}"
-link cublas "$folder/cublas.o"
+link cublas "$folder/cublas.o" "-L$folder" -lcuda
 link nvrtc "$folder/nvrtc.o"

@@ -5,8 +5,11 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <ucontext.h>
 #include <vector>
@@ -195,15 +198,55 @@ uint64_t exchange(uint64_t bits, int lane_mask) {
 
 using namespace emulated;
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_IMAGE = 200, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, NOT_FOUND = 500 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_IMAGE = 200, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, NOT_FOUND = 500 };
 
 static const size_t GUARD = 256;
 static const unsigned SHARED_OPTIN = 227 * 1024;
-// Each stream has a device's memory for itself, because each test has a stream.
-struct Stream {
-    size_t bytes = 0;
-};
 static const size_t MEMORY = (size_t)256 << 20;
+
+// A copy from the host that has not been made yet.
+struct Upload {
+    uint64_t to;
+    const void* from;
+    size_t bytes;
+};
+// Each stream has a device's memory for itself, because each test has a stream; so it is its own pool, too.
+struct Stream {
+    // Taken from the card: in buffers, and in what is kept for further ones. What is kept is not divided.
+    size_t reserved = 0;
+    std::multiset<size_t> kept;
+    // A card makes them at any time until it is waited for: here as late as it may.
+    std::deque<Upload> uploads;
+    size_t queued = 0;
+
+    void upload_until(size_t number) {
+        for (; queued - uploads.size() < number; uploads.pop_front()) {
+            const Upload& next = uploads.front();
+            std::memcpy(reinterpret_cast<void*>((uintptr_t)next.to), next.from, next.bytes);
+        }
+    }
+};
+static Stream* stream_of(void* stream) { return static_cast<Stream*>(stream); }
+// Of this thread: the calls that name no stream mean it.
+static thread_local Stream* latest;
+
+// Everything that was queued is done after an event.
+struct Event {
+    Stream* stream;
+    size_t number;
+};
+
+// Page-locked memory of the host.
+static std::mutex locked_mutex;
+static std::map<uintptr_t, size_t> locked;
+static bool is_locked(const void* from, size_t bytes) {
+    std::lock_guard<std::mutex> guard(locked_mutex);
+    auto after = locked.upper_bound((uintptr_t)from);
+    if (after == locked.begin()) return false;
+    auto [start, len] = *--after;
+    return (uintptr_t)from + bytes <= start + len;
+}
+
 static std::atomic<bool> corrupted;
 
 // Around memory lie numbers that are not a number in f32 and in bf16, and that arithmetic changes; they differ from one
@@ -251,10 +294,20 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
     return SUCCESS;
 }
 int cuDeviceGetDefaultMemPool(void** pool, int) {
-    *pool = nullptr;
+    *pool = latest;
     return SUCCESS;
 }
 int cuMemPoolSetAttribute(void*, int, void*) { return SUCCESS; }
+int cuMemPoolGetAttribute(void* pool, int attribute, void* value) {
+    if (attribute != 5) return INVALID_VALUE; // bytes that it has reserved
+    *static_cast<uint64_t*>(value) = stream_of(pool)->reserved;
+    return SUCCESS;
+}
+int cuMemPoolTrimTo(void* pool, size_t) {
+    for (size_t bytes : stream_of(pool)->kept) stream_of(pool)->reserved -= bytes;
+    stream_of(pool)->kept.clear();
+    return SUCCESS;
+}
 int cuDevicePrimaryCtxRetain(void** context, int) {
     static int one;
     *context = &one;
@@ -263,24 +316,55 @@ int cuDevicePrimaryCtxRetain(void** context, int) {
 int cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
 int cuCtxSetCurrent(void*) { return SUCCESS; }
 int cuStreamCreate(void** stream, unsigned) {
-    *stream = new Stream;
+    *stream = latest = new Stream;
     return SUCCESS;
 }
 int cuStreamDestroy_v2(void* stream) {
-    delete static_cast<Stream*>(stream);
+    if (latest == stream) latest = nullptr;
+    delete stream_of(stream);
     return SUCCESS;
 }
-int cuStreamSynchronize(void*) { return corrupted ? ILLEGAL_ADDRESS : SUCCESS; }
+// Makes all copies that were queued; cuBLAS is told by this, too.
+void emulated_upload_all(void* stream) { stream_of(stream)->upload_until(stream_of(stream)->queued); }
+int cuStreamSynchronize(void* stream) {
+    emulated_upload_all(stream);
+    return corrupted ? ILLEGAL_ADDRESS : SUCCESS;
+}
+int cuEventCreate(void** event, unsigned) {
+    *event = new Event{nullptr, 0};
+    return SUCCESS;
+}
+int cuEventDestroy_v2(void* event) {
+    delete static_cast<Event*>(event);
+    return SUCCESS;
+}
+int cuEventRecord(void* event, void* stream) {
+    *static_cast<Event*>(event) = {stream_of(stream), stream_of(stream)->queued};
+    return SUCCESS;
+}
+int cuEventSynchronize(void* event) {
+    Event& of = *static_cast<Event*>(event);
+    if (of.stream) of.stream->upload_until(of.number);
+    return SUCCESS;
+}
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
-    *free_bytes = *total = MEMORY;
+    *free_bytes = MEMORY - (latest ? latest->reserved : 0);
+    *total = MEMORY;
     return SUCCESS;
 }
 
 int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void* stream) {
     if (bytes == 0) return INVALID_VALUE;
-    Stream* own = static_cast<Stream*>(stream);
-    if (bytes > MEMORY - own->bytes) return 2; // out of memory
-    own->bytes += bytes;
+    Stream* own = stream_of(stream);
+    auto kept = own->kept.lower_bound(bytes);
+    size_t taken = bytes;
+    if (kept != own->kept.end()) {
+        taken = *kept;
+        own->kept.erase(kept);
+    } else {
+        if (bytes > MEMORY - own->reserved) return OUT_OF_MEMORY;
+        own->reserved += bytes;
+    }
     size_t all = (bytes + 255) / 256 * 256 + 2 * GUARD;
     unsigned char* memory = static_cast<unsigned char*>(std::aligned_alloc(256, all));
     static std::atomic<unsigned> count;
@@ -288,51 +372,66 @@ int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void* stream) {
     for (size_t i = 0; i < all; ++i) memory[i] = guard_byte(mark, i);
     std::memset(memory + GUARD, 0xff, bytes);
     std::memcpy(memory, &bytes, sizeof bytes);
+    std::memcpy(memory + 16, &taken, sizeof taken);
     *pointer = (uint64_t)(uintptr_t)(memory + GUARD);
     return SUCCESS;
 }
 int cuMemFreeAsync(uint64_t pointer, void* stream) {
+    emulated_upload_all(stream);
     unsigned char* memory = reinterpret_cast<unsigned char*>((uintptr_t)pointer) - GUARD;
-    size_t bytes;
+    size_t bytes, taken;
     std::memcpy(&bytes, memory, sizeof bytes);
+    std::memcpy(&taken, memory + 16, sizeof taken);
     size_t all = (bytes + 255) / 256 * 256 + 2 * GUARD;
     // Where the mark is that this memory was given.
     uint16_t mark;
     std::memcpy(&mark, memory + sizeof bytes, sizeof mark);
     for (size_t i = sizeof bytes; i < all; ++i)
-        if ((i < GUARD || i >= GUARD + bytes) && memory[i] != guard_byte(mark, i)) corrupted = true;
-    static_cast<Stream*>(stream)->bytes -= bytes;
+        if ((i < 16 || i >= 16 + sizeof taken) && (i < GUARD || i >= GUARD + bytes) && memory[i] != guard_byte(mark, i)) corrupted = true;
+    stream_of(stream)->kept.insert(taken);
     if (corrupted) complain(0, nullptr, "a kernel wrote beyond its buffer");
     std::free(memory);
     return corrupted ? ILLEGAL_ADDRESS : SUCCESS;
 }
 int cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
     *pointer = std::malloc(bytes);
+    std::lock_guard<std::mutex> guard(locked_mutex);
+    locked[(uintptr_t)*pointer] = bytes;
     return SUCCESS;
 }
 int cuMemFreeHost(void* pointer) {
+    std::lock_guard<std::mutex> guard(locked_mutex);
+    locked.erase((uintptr_t)pointer);
     std::free(pointer);
     return SUCCESS;
 }
-int cuMemsetD8Async(uint64_t pointer, unsigned char value, size_t bytes, void*) {
+int cuMemsetD8Async(uint64_t pointer, unsigned char value, size_t bytes, void* stream) {
+    emulated_upload_all(stream);
     std::memset(reinterpret_cast<void*>((uintptr_t)pointer), value, bytes);
     return SUCCESS;
 }
-int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void*) {
-    std::memcpy(reinterpret_cast<void*>((uintptr_t)to), from, bytes);
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
+    // The driver may read other memory after the caller has freed it.
+    if (!is_locked(from, bytes)) return complain(INVALID_VALUE, nullptr, "a copy from memory that is not page-locked");
+    stream_of(stream)->uploads.push_back({to, from, bytes});
+    ++stream_of(stream)->queued;
     return SUCCESS;
 }
-int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void*) {
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
+    emulated_upload_all(stream);
     std::memcpy(to, reinterpret_cast<void*>((uintptr_t)from), bytes);
     return SUCCESS;
 }
-int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void*) {
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+    emulated_upload_all(stream);
     std::memcpy(reinterpret_cast<void*>((uintptr_t)to), reinterpret_cast<void*>((uintptr_t)from), bytes);
     return SUCCESS;
 }
 
 // An image is the name of a program.
 int cuModuleLoadData(void** module, const void* image) {
+    // It is loaded into memory that the pool has not reserved.
+    if (latest && latest->reserved > MEMORY - (1 << 20)) return OUT_OF_MEMORY;
     std::string program = static_cast<const char*>(image);
     for (auto& kernel : kernels())
         if (kernel->program == program) {
@@ -362,7 +461,8 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
     return SUCCESS;
 }
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned shared, void*, void** arguments, void**) {
+                   unsigned shared, void* stream, void** arguments, void**) {
+    emulated_upload_all(stream);
     Kernel* kernel = static_cast<Kernel*>(function);
     if (gx == 0 || gy == 0 || gz == 0 || gx > 0x7fffffffu || gy > 65535 || gz > 65535)
         return complain(INVALID_VALUE, kernel, "grid");

@@ -41,7 +41,7 @@ __device__ __forceinline__ void multiply(float products[MICRO][MICRO], const flo
     for (int i = 0; i < MICRO; ++i)
 #pragma unroll
         for (int j = 0; j < MICRO; ++j) products[i][j] = 0.0f;
-#pragma unroll 4
+#pragma unroll(DIM <= 32 ? 2 : 4) // short heads spill registers on 10.0 and 12.0 otherwise
     for (int d = 0; d < DIM; d += 4) {
         float4 x[MICRO], y[MICRO];
 #pragma unroll

@@ -1,18 +1,17 @@
 // As attention.cu, on tensor cores: operands and results in bf16, sums and softmax in f32. For HEAD_DIM a multiple of 16 up to
 // 128, on cards of compute capability 8.0 and above.
 //
-// A block of 8 warps works on a tile of ROWS rows, 16 per warp, and walks over tiles of COLUMNS columns; the next tile
-// is copied while one is worked on. Two results of a product side by side, rounded, are the left operand of
+// A block works on a tile of ROWS rows, 16 per warp, and walks over tiles of COLUMNS columns; the next tile is copied
+// while one is worked on. The host chooses both (multiples of 16) by the shared memory that the card has. Two results of a product side by side, rounded, are the left operand of
 // the next one (Dao 2023, arXiv:2307.08691). Fragments and instructions: mma.cuh, which comes before this file.
 
-#define ROWS 128
-#define COLUMNS 64
+#define THREADS (2 * ROWS)
 #define STRIDE (HEAD_DIM + 8) // 16 bytes more than a row: eight rows of a matrix are in different banks
 #define STEPS (HEAD_DIM / 16)
 
 // Copies rows `first..first + rows` of a head into a tile of `height` rows; zeros beyond.
 __device__ __forceinline__ void copy_tile(bf16* to, const bf16* from, int first, int rows, int width, int height) {
-    for (int i = threadIdx.x; i < height * (HEAD_DIM / 8); i += 256) {
+    for (int i = threadIdx.x; i < height * (HEAD_DIM / 8); i += THREADS) {
         int row = i / (HEAD_DIM / 8), column = i % (HEAD_DIM / 8) * 8;
         bool is_real = row < rows;
         copy_async(to + row * STRIDE + column, from + (i64)(first + (is_real ? row : 0)) * width + column, is_real);
@@ -121,7 +120,7 @@ __device__ __forceinline__ Walk walk_of(const int* task, const int* ranges, int 
 }
 
 // Blocks and `log_sums` as in attention.cu.
-KERNEL(256, attention_mma_forward, bf16* out, float* log_sums, const bf16* q, const bf16* k, const bf16* v,
+KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q, const bf16* k, const bf16* v,
        const int* tasks, const int* ranges, int heads, int kv_heads, float scale) {
     const int* task = tasks + (i64)(gridDim.x - 1 - blockIdx.x) * 4;
     int row = task[0], rows = task[1], head = blockIdx.y, kv_head = head / (heads / kv_heads);
@@ -217,7 +216,7 @@ KERNEL(256, attention_mma_forward, bf16* out, float* log_sums, const bf16* q, co
 }
 
 // As attention_backward_queries.
-KERNEL(256, attention_mma_backward_queries, bf16* d_q, const bf16* q, const bf16* k, const bf16* v, const bf16* d_out,
+KERNEL(THREADS, attention_mma_backward_queries, bf16* d_q, const bf16* q, const bf16* k, const bf16* v, const bf16* d_out,
        const float* log_sums, const float* row_sums, const int* tasks, const int* ranges, int heads, int kv_heads,
        float scale) {
     const int* task = tasks + (i64)(gridDim.x - 1 - blockIdx.x) * 4;
@@ -289,7 +288,7 @@ KERNEL(256, attention_mma_backward_queries, bf16* d_q, const bf16* q, const bf16
 }
 
 // As attention_backward_keys.
-KERNEL(256, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q, const bf16* k, const bf16* v,
+KERNEL(THREADS, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q, const bf16* k, const bf16* v,
        const bf16* d_out, const float* log_sums, const float* row_sums, const int* tasks, const int* ranges, int heads,
        int kv_heads, float scale) {
     const int* task = tasks + (i64)blockIdx.x * 4;
@@ -318,7 +317,7 @@ KERNEL(256, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q, co
             copy_tile(d_outs + to, d_out + next.head * HEAD_DIM, next.start, next.count(), width, COLUMNS);
         }
         commit_copies();
-        if (threadIdx.x < 2 * COLUMNS) {
+        if (threadIdx.x < 2 * COLUMNS) { // fewer than threads
             int query = threadIdx.x % COLUMNS;
             const float* from = threadIdx.x < COLUMNS ? log_sums : row_sums;
             i64 at = (i64)(walk.start + query) * heads + walk.head;

@@ -8,6 +8,7 @@ typedef long long i64;
 typedef unsigned long long u64;
 typedef unsigned int u32;
 typedef unsigned short bf16; // the bits
+typedef unsigned char u8;
 
 #ifndef EMULATED
 // KERNEL(most threads of a block, name, parameters...). The host reads the parameters' types from this text.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use half::bf16;
 
-use super::forest::{AttentionKernel, Forest, Uploaded};
+use super::forest::{AttentionKernel, Forest, MmaTiles, Uploaded};
 use crate::{
     HeadShape, Layout, Precision,
     cuda::{
@@ -16,8 +16,13 @@ use crate::{
     },
 };
 
-/// Threads of a block.
+/// Threads of a block of the f32 kernels.
 const THREADS: usize = 256;
+
+/// Tiles of the kernels on tensor cores, the largest first. With heads of 128 the first takes 137 KiB, which cards of
+/// 8.0, 9.0 and 10.0 have; the second takes 68 KiB, because those of 8.6, 8.9 and 12.0 have 99.
+pub(crate) const MMA_TILES: [MmaTiles; 2] =
+    [MmaTiles { rows: 128, columns: 64 }, MmaTiles { rows: 64, columns: 32 }];
 
 /// Bytes of shared memory for `tiles` tiles of rows and one of weights, in the layout of `kernels/attention.cu`.
 fn fma_bytes(head_dim: usize, tile: usize, tiles: usize) -> usize {
@@ -27,14 +32,15 @@ fn fma_bytes(head_dim: usize, tile: usize, tiles: usize) -> usize {
 
 /// The same for `kernels/attention_mma.cu`: `fixed` tiles for a task's rows, and two for each of the two matrices that
 /// it walks over.
-fn mma_bytes(head_dim: usize, fixed: usize) -> usize {
-    let (rows, columns, stride) = (128, 64, head_dim + 8);
+fn mma_bytes(head_dim: usize, tiles: MmaTiles, fixed: usize) -> usize {
+    let MmaTiles { rows, columns } = tiles;
+    let stride = head_dim + 8;
     size_of::<bf16>() * (fixed * rows + 4 * columns) * stride + size_of::<f32>() * 2 * columns
 }
 
 /// The method of attention for a card of this compute capability with this much shared memory per block. Tensor cores,
-/// if operands may be rounded to bf16 and the kernels fit; otherwise the largest tile for which the backward pass fits,
-/// or else the smallest.
+/// if operands may be rounded to bf16 and the kernels fit; otherwise f32. The tiles are the largest for which the backward
+/// pass fits; in f32, if none does, the smallest.
 pub(crate) fn method_of(
     head_dim: usize,
     precision: Precision,
@@ -42,8 +48,12 @@ pub(crate) fn method_of(
     shared_bytes_max: usize,
 ) -> AttentionKernel {
     let has_mma = capability.0 >= 8 && head_dim.is_multiple_of(16) && head_dim <= 128;
-    if precision == Precision::Bf16 && has_mma && mma_bytes(head_dim, 2) <= shared_bytes_max {
-        return AttentionKernel::Mma;
+    let fits = |tiles: &MmaTiles| mma_bytes(head_dim, *tiles, 2) <= shared_bytes_max;
+    if precision == Precision::Bf16
+        && has_mma
+        && let Some(tiles) = MMA_TILES.into_iter().find(fits)
+    {
+        return AttentionKernel::Mma(tiles);
     }
     let fits = |tile: &usize| fma_bytes(head_dim, *tile, 4) <= shared_bytes_max;
     AttentionKernel::Fma { tile: [64, 32].into_iter().find(fits).unwrap_or(16) }
@@ -102,7 +112,7 @@ impl Inputs<'_> {
     fn operand<'a>(&self, cuda: &Arc<Cuda>, x: Elements<'a>) -> Operand<'a> {
         match self.forest.method {
             AttentionKernel::Fma { .. } => Operand::F32(x.in_f32(cuda)),
-            AttentionKernel::Mma => Operand::Bf16(x.in_bf16(cuda)),
+            AttentionKernel::Mma(_) => Operand::Bf16(x.in_bf16(cuda)),
         }
     }
 
@@ -110,7 +120,7 @@ impl Inputs<'_> {
     fn result(&self, cuda: &Arc<Cuda>, len: usize) -> Values {
         let precision = match self.forest.method {
             AttentionKernel::Fma { .. } => Precision::F32,
-            AttentionKernel::Mma => Precision::Bf16,
+            AttentionKernel::Mma(_) => Precision::Bf16,
         };
         Values::uninit(cuda, precision, len)
     }
@@ -128,7 +138,7 @@ impl Inputs<'_> {
     fn shared_bytes(&self, fixed: usize, walked: usize) -> usize {
         match self.forest.method {
             AttentionKernel::Fma { tile } => fma_bytes(self.shape.head_dim, tile, fixed + walked),
-            AttentionKernel::Mma => mma_bytes(self.shape.head_dim, fixed),
+            AttentionKernel::Mma(tiles) => mma_bytes(self.shape.head_dim, tiles, fixed),
         }
     }
 
@@ -138,11 +148,12 @@ impl Inputs<'_> {
         let Pass { kernels: [fma, mma], walk, .. } = pass;
         arguments.extend([walk.tasks.all(), walk.ranges.all()].map(Argument::from));
         arguments.extend([int(heads), int(kv_heads), self.shape.scale().into()]);
-        let (program, name) = match self.forest.method {
-            AttentionKernel::Fma { tile } => (Program::Attention { head_dim, tile }, fma),
-            AttentionKernel::Mma => (Program::AttentionMma { head_dim }, mma),
+        let (program, name, threads) = match self.forest.method {
+            AttentionKernel::Fma { tile } => (Program::Attention { head_dim, tile }, fma, THREADS),
+            // A warp for each 16 rows.
+            AttentionKernel::Mma(tiles) => (Program::AttentionMma { head_dim, tiles }, mma, 2 * tiles.rows),
         };
-        let plan = LaunchShape::blocks(walk.count, pass.heads, THREADS).with_shared(pass.shared_bytes);
+        let plan = LaunchShape::blocks(walk.count, pass.heads, threads).with_shared(pass.shared_bytes);
         cuda.launch(program, name, plan, &mut arguments);
     }
 }
@@ -252,9 +263,11 @@ mod tests {
         let fma = |tile| AttentionKernel::Fma { tile };
         assert_eq!([32, 128, 256].map(|dim| method(dim, F32, h100)), [fma(64), fma(64), fma(32)]);
         assert_eq!([64, 128, 256].map(|dim| method(dim, F32, ada)), [fma(64), fma(32), fma(16)]);
-        assert_eq!([64, 128].map(|dim| method(dim, Bf16, h100)), [AttentionKernel::Mma; 2]);
-        assert_eq!([64, 128].map(|dim| method(dim, Bf16, a100)), [AttentionKernel::Mma; 2]);
-        assert_eq!([64, 128].map(|dim| method(dim, Bf16, ada)), [AttentionKernel::Mma, fma(32)]);
+        let [large, small] = MMA_TILES.map(AttentionKernel::Mma);
+        assert_eq!([64, 128].map(|dim| method(dim, Bf16, h100)), [large; 2]);
+        assert_eq!([64, 128].map(|dim| method(dim, Bf16, a100)), [large; 2]);
+        assert_eq!([64, 96, 128].map(|dim| method(dim, Bf16, ada)), [large, small, small]);
+        assert!(MMA_TILES.iter().all(|tiles| tiles.columns <= tiles.rows), "threads load numbers of columns");
         assert_eq!([40, 256].map(|dim| method(dim, Bf16, h100)), [fma(64), fma(32)]);
         assert_eq!(method(64, Bf16, turing), fma(32));
         for dim in [1, 17, 64, 96, 128, 256] {
@@ -295,7 +308,7 @@ mod tests {
             let [k, v] = [2, 3].map(|seed| rounded(random(seed, rows * shape.kv_width())));
             let d_out = rounded(random(4, rows * shape.width()));
             let (precision, tolerance) = match method {
-                AttentionKernel::Mma => (Precision::Bf16, 1e-2),
+                AttentionKernel::Mma(_) => (Precision::Bf16, 1e-2),
                 AttentionKernel::Fma { .. } => (Precision::F32, 2e-5),
             };
             Case { q, k, v, d_out, shape, layout, method, precision, tolerance }
@@ -398,14 +411,14 @@ mod tests {
     #[test]
     fn outputs_and_gradients_of_tensor_cores_are_those_of_the_cpu() {
         let Some(cuda) = device() else { return };
-        for head_dim in ATTENTION_MMA {
-            check_layouts(&cuda, head_dim, AttentionKernel::Mma);
+        for (head_dim, tiles) in ATTENTION_MMA {
+            check_layouts(&cuda, head_dim, AttentionKernel::Mma(tiles));
         }
     }
 
     const METHODS: [(usize, AttentionKernel); 2] = [
         (ATTENTION[0].0, AttentionKernel::Fma { tile: ATTENTION[0].1 }),
-        (ATTENTION_MMA[0], AttentionKernel::Mma),
+        (ATTENTION_MMA[0].0, AttentionKernel::Mma(ATTENTION_MMA[0].1)),
     ];
 
     #[test]

@@ -85,7 +85,14 @@ pub(crate) enum AttentionKernel {
     /// `kernels/attention.cu`: f32, with tiles of this many rows and columns.
     Fma { tile: usize },
     /// `kernels/attention_mma.cu`: operands in bf16, on tensor cores.
-    Mma,
+    Mma(MmaTiles),
+}
+
+/// Tiles of `kernels/attention_mma.cu`: rows of a task, and columns that are walked over at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MmaTiles {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
 }
 
 impl AttentionKernel {
@@ -93,7 +100,7 @@ impl AttentionKernel {
     pub(crate) fn tile(self) -> usize {
         match self {
             AttentionKernel::Fma { tile } => tile,
-            AttentionKernel::Mma => 128,
+            AttentionKernel::Mma(tiles) => tiles.rows,
         }
     }
 }

@@ -93,7 +93,7 @@ pub(super) struct OnGpu {
 impl OnGpu {
     pub(super) fn inputs(&self) -> Inputs<'_> {
         let low_rank =
-            self.low_rank.as_ref().map(|[u, b]| LowRank { u: u.all().into(), b: b.all(), rank: RANK });
+            self.low_rank.as_ref().map(|[u, b]| LowRank { u: u.all().into(), b: b.all().into(), rank: RANK });
         Inputs {
             hidden: self.hidden.all().into(),
             weight: self.weight.all().into(),

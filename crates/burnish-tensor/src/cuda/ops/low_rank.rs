@@ -20,8 +20,8 @@ use crate::{
 pub(crate) struct Inputs<'a> {
     pub(crate) x: Elements<'a>,
     pub(crate) rows: usize,
-    pub(crate) a: Slice<'a, f32>,
-    pub(crate) b: Slice<'a, f32>,
+    pub(crate) a: Elements<'a>,
+    pub(crate) b: Elements<'a>,
     pub(crate) rank: usize,
     pub(crate) scale: f32,
     pub(crate) precision: Precision,
@@ -157,7 +157,15 @@ mod tests {
                 let [ga, gb] = [&a, &b].map(|x| Buffer::upload(&cuda, x));
                 let scale = 0.5;
                 let cpu = ops::low_rank::Inputs { x: &x, rows, a: &a, b: &b, rank, scale, precision };
-                let gpu = Inputs { x: gx.all(), rows, a: ga.all(), b: gb.all(), rank, scale, precision };
+                let gpu = Inputs {
+                    x: gx.all(),
+                    rows,
+                    a: ga.all().into(),
+                    b: gb.all().into(),
+                    rank,
+                    scale,
+                    precision,
+                };
                 // Values between two products are rounded as on the CPU, except for the last bit.
                 let close = |gpu: &Values, cpu: &[f32]| {
                     assert_eq!(gpu.all().precision(), precision);

@@ -17,5 +17,6 @@ pub(crate) mod linear;
 pub(crate) mod low_rank;
 pub(crate) mod norm;
 pub(crate) mod optim;
+pub(crate) mod optim_8bit;
 pub(crate) mod rope;
 pub(crate) mod scores;

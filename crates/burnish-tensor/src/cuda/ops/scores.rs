@@ -69,7 +69,7 @@ pub(crate) struct LowRank<'a> {
     /// `scale · hidden Aᵀ`, `[rows, rank]`.
     pub(crate) u: Elements<'a>,
     /// `[vocab, rank]`.
-    pub(crate) b: Slice<'a, f32>,
+    pub(crate) b: Elements<'a>,
     pub(crate) rank: usize,
 }
 

@@ -229,7 +229,7 @@ fn cases() -> Vec<Case> {
 #[test]
 fn updates_are_those_of_the_cpu() {
     let Some(cuda) = device() else { return };
-    let gpu = Device::from(cuda);
+    let gpu = Device::from(Arc::clone(&cuda));
     for case in cases() {
         let (ours, expected) = (train(case, &gpu), train(case, &Device::cpu()));
         println!("{case:?}");
@@ -269,13 +269,32 @@ fn values_are_kept_in_the_type_of_the_precision() {
     assert!(short * 10 < wide * 7, "{short} of {wide} bytes");
 }
 
+/// Neither weights nor the factors of adapters are rounded again at each use.
+#[test]
+fn an_adapted_pass_in_bf16_rounds_nothing_that_has_a_copy() {
+    let Some(cuda) = device() else { return };
+    let case = Case { precision: Precision::Bf16, is_adapted: true, is_checkpointed: false, tolerance: 0.0 };
+    let mut model = Model::new(case);
+    model.params = model.params.on(&Device::from(Arc::clone(&cuda)));
+    let launched = |name: &str| crate::cuda::lock(&cuda.launched).get(name).copied().unwrap_or(0);
+    let positions: Arc<[u32]> = (0..30).collect();
+    let layout = Arc::new(Layout::causal(&[30]));
+    let mut tape = Tape::inference(&model.params);
+    let x = tape.embed(model.table, &random_ids(1, 30, VOCAB));
+    let x = model
+        .layer(&mut tape, &x, &positions, &mut |tape, [q, k, v]| tape.attention(&q, &k, &v, SHAPE, &layout));
+    let logits = tape.head(&x, model.head);
+    assert!(HostReadback::default().read(&logits).unwrap().iter().all(|x| x.is_finite()));
+    assert_eq!(launched("to_bf16"), 1, "the copy of the trained parameters, and nothing else");
+}
+
 #[test]
 fn parameters_follow_from_the_host_to_the_gpu_and_back() {
     let Some(cuda) = device() else { return };
     let case = Case { precision: Precision::Bf16, is_adapted: false, is_checkpointed: false, tolerance: 0.0 };
     let mut model = Model::new(case);
     let before = model.params.data().to_vec();
-    model.params = model.params.on(&Device::from(cuda));
+    model.params = model.params.on(&Device::from(Arc::clone(&cuda)));
     let logits = |model: &Model| {
         let mut tape = Tape::inference(&model.params);
         let x = tape.external(1, WIDTH, vec![1.0; WIDTH]);

@@ -134,8 +134,8 @@ fn the_head_of_an_adapter_has_the_gradients_of_the_cpu() {
     let term = crate::cuda::ops::low_rank::Inputs {
         x: hidden.all().into(),
         rows: 5,
-        a: ga.all(),
-        b: gb.all(),
+        a: ga.all().into(),
+        b: gb.all().into(),
         rank,
         scale,
         precision: Precision::F32,
@@ -144,7 +144,7 @@ fn the_head_of_an_adapter_has_the_gradients_of_the_cpu() {
     let inputs = Inputs {
         hidden: hidden.all().into(),
         weight: weight.all().into(),
-        low_rank: Some(LowRank { u: u.all(), b: gb.all(), rank }),
+        low_rank: Some(LowRank { u: u.all(), b: gb.all().into(), rank }),
         precision: Precision::F32,
         width: 3,
         asked: &asked,

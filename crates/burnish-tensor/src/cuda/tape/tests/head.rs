@@ -62,7 +62,7 @@ fn backward(case: Case, device: &Device, loss: Loss, with_share: bool) -> Found 
 #[test]
 fn losses_on_rows_and_the_share_of_the_head_are_those_of_the_cpu() {
     let Some(cuda) = device() else { return };
-    let gpu = Device::from(cuda);
+    let gpu = Device::from(Arc::clone(&cuda));
     // A tied head, a frozen one with an adapter, and the same in bf16.
     for case in [cases()[0], cases()[2], cases()[4]] {
         for loss in [Loss::None, Loss::SoftLabels, Loss::Whole] {
@@ -102,7 +102,7 @@ fn the_head_of_a_tape_without_adapters_has_other_rows() {
         assert_close(&own, &wide(&scores.logprobs), 1e-5);
         (squares, ids, logprobs)
     };
-    let gpu = Device::from(cuda);
+    let gpu = Device::from(Arc::clone(&cuda));
     for has_adapters in [true, false] {
         let (ours, expected) = (read(&gpu, has_adapters), read(&Device::cpu(), has_adapters));
         assert_close(&ours.0, &wide(&expected.0), 1e-5);
@@ -128,7 +128,7 @@ fn a_head_of_values_has_the_gradient_of_the_cpu() {
         tape.backward_from(&values, random(3, inputs.rows.len()), &mut grads);
         (numbers, grads.to_host().unwrap().into_owned())
     };
-    let gpu = Device::from(cuda);
+    let gpu = Device::from(Arc::clone(&cuda));
     for case in [cases()[0], cases()[3]] {
         let (ours, expected) = (run(case, &gpu), run(case, &Device::cpu()));
         assert_close(&ours.0, &wide(&expected.0), case.tolerance);

@@ -83,7 +83,7 @@ impl Layer {
 #[test]
 fn operations_on_the_host_give_what_a_tape_on_the_host_gives() {
     let Some(cuda) = device() else { return };
-    let gpu = Device::from(cuda);
+    let gpu = Device::from(Arc::clone(&cuda));
     for precision in [Precision::F32, Precision::Bf16] {
         for (conv, channels, is_checkpointed) in
             [(Store::Trained, 1, false), (Store::FrozenBf16, HEADS.key_dim, true), (Store::Frozen, 1, true)]

@@ -8,13 +8,13 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
-use crate::WeightsError;
+use crate::ShardsError;
 
 /// Tensors by file, as `model.safetensors.index.json` lists them.
-pub(crate) fn read_index(path: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, WeightsError> {
-    let bytes = fs::read(path).map_err(|source| WeightsError::read(path, source))?;
+pub(crate) fn read(path: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, ShardsError> {
+    let bytes = fs::read(path).map_err(|source| ShardsError::read(path, source))?;
     let index: Index = serde_json::from_slice(&bytes)
-        .map_err(|error| WeightsError::malformed(path, format!("not an index of weights: {error}")))?;
+        .map_err(|error| ShardsError::malformed(path, format!("not an index of weights: {error}")))?;
     let mut by_file: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (tensor, file) in index.weight_map.0 {
         let is_plain = Path::new(&file).file_name().is_some_and(|name| name == file.as_str());
@@ -22,12 +22,12 @@ pub(crate) fn read_index(path: &Path) -> Result<BTreeMap<String, BTreeSet<String
             let problem = format!(
                 "`weight_map.{tensor}` is \"{file}\"; it must be a .safetensors file of this directory"
             );
-            return Err(WeightsError::malformed(path, problem));
+            return Err(ShardsError::malformed(path, problem));
         }
         by_file.entry(file).or_default().insert(tensor);
     }
     if by_file.is_empty() {
-        return Err(WeightsError::malformed(path, "`weight_map` lists no tensor"));
+        return Err(ShardsError::malformed(path, "`weight_map` lists no tensor"));
     }
     Ok(by_file)
 }
