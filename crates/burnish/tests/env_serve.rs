@@ -83,7 +83,8 @@ fn the_openenv_package_plays_our_environments() {
     let scratch = Scratch::new();
     for id in ["chains", "accounts"] {
         let server = serve(&scratch, id);
-        let played = Command::new(&python).args(["-W", "ignore", "-c", CLIENT, id, &server.url]).output().unwrap();
+        let played =
+            Command::new(&python).args(["-W", "ignore", "-c", CLIENT, id, &server.url]).output().unwrap();
         let said = String::from_utf8_lossy(&played.stderr);
         assert!(played.status.success(), "{id}: {said}");
     }
