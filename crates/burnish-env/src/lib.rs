@@ -27,6 +27,7 @@ pub mod recall;
 pub mod rollout;
 pub mod rows;
 pub mod scenes;
+pub mod servers;
 pub mod session;
 mod settings;
 mod shares;
@@ -252,6 +253,12 @@ pub trait Environment: Send {
     /// # Errors
     /// If the environment itself fails; a wrong action is not an error but part of the verdict.
     fn step(&mut self, action: &Message) -> Result<Step, EnvError>;
+
+    /// Sees an answer whose calls were run, and what was said to it in place of a step: they are part of the conversation
+    /// too. Also on a record, where calls are not run again.
+    fn called(&mut self, answer: &Message, said: &[Message]) {
+        let _ = (answer, said);
+    }
 
     /// Receives the answer to a [`Step::Ask`].
     ///

@@ -71,6 +71,17 @@ impl Incoming {
         }
     }
 
+    /// The next bytes as they arrive; `None` at the end.
+    ///
+    /// # Errors
+    /// If the answer breaks off.
+    pub async fn bytes(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
+        match std::mem::take(&mut self.looked_at) {
+            looked_at if looked_at.is_empty() => self.more().await,
+            looked_at => Ok(Some(looked_at)),
+        }
+    }
+
     /// The next bytes.
     async fn more(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
         loop {

@@ -20,10 +20,11 @@ mod server;
 mod websocket;
 
 pub use error::{HttpError, shortened};
+pub use hyper::header::{HeaderName, HeaderValue};
 pub use incoming::Incoming;
 pub use listen::{Answer, Asked, Limits, Listening, TooLong, listen, listen_with_sockets};
 pub use runtime::{Task, block_on, run_all, sleep, spawn, timeout};
-pub use server::{Call, Patience, Server, key_from};
+pub use server::{Answered, Call, Patience, Server, key_from};
 pub use websocket::WebSocket;
 #[cfg(test)]
 mod tests;

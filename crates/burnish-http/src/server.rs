@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT,
+};
 use hyper::{Method, Request, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -138,9 +140,15 @@ impl Server {
         self.call(Method::POST, path, Some(json))
     }
 
+    /// `DELETE` of a path, which begins with a slash.
+    pub fn delete(&self, path: &str) -> Call<'_> {
+        self.call(Method::DELETE, path, None)
+    }
+
     fn call(&self, method: Method, path: &str, body: Option<String>) -> Call<'_> {
         let url = format!("{}{path}", self.url);
-        Call { server: self, method, url, body: body.map(Bytes::from), patience: self.patience }
+        let body = body.map(Bytes::from);
+        Call { server: self, method, url, headers: Vec::new(), body, patience: self.patience }
     }
 }
 
@@ -151,8 +159,26 @@ pub struct Call<'a> {
     server: &'a Server,
     method: Method,
     url: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
     body: Option<Bytes>,
     patience: Patience,
+}
+
+/// What a server answered, whatever its status.
+#[derive(Debug)]
+pub struct Answered {
+    /// The HTTP status.
+    pub status: u16,
+    headers: HeaderMap,
+    /// What arrives after the headers.
+    pub body: Incoming,
+}
+
+impl Answered {
+    /// A header, if it is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
 }
 
 /// How one try failed.
@@ -202,6 +228,25 @@ impl Call<'_> {
     pub fn once(mut self) -> Self {
         self.patience.retries = 0;
         self
+    }
+
+    /// Adds a header to this request.
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// What comes of sending the request a single time, whatever the status. The time limit is for its beginning.
+    ///
+    /// # Errors
+    /// If nothing comes.
+    pub async fn answer(&self) -> Result<Answered, HttpError> {
+        let answered = self.in_time(self.exchange(1), 1).await.map_err(|miss| match miss {
+            Miss::Retryable(error, _) | Miss::Fatal(error) => error,
+        })?;
+        let (parts, body) = answered.into_parts();
+        let body = Incoming::new(self.name(), body);
+        Ok(Answered { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
     /// The text of the answer.
@@ -264,8 +309,7 @@ impl Call<'_> {
         self.send(tries).await?.text().await.map_err(|error| self.lost(error, tries))
     }
 
-    /// Sends the request. Returns the answer once its status says that there is one.
-    async fn send(&self, tries: u32) -> Result<Incoming, Miss> {
+    async fn exchange(&self, tries: u32) -> Result<Response<hyper::body::Incoming>, Miss> {
         let mut request = Request::builder().method(&self.method).uri(&self.url);
         for (name, value) in &self.server.headers {
             request = request.header(*name, value);
@@ -273,16 +317,24 @@ impl Call<'_> {
         if self.body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
         let request = request.body(Full::new(self.body.clone().unwrap_or_default())).map_err(|error| {
             let problem = format!("it is no address: {error}");
             Miss::Fatal(HttpError::Address { url: self.url.clone(), problem })
         })?;
-        let response = self.server.client.request(request).await.map_err(|error| {
+        self.server.client.request(request).await.map_err(|error| {
             let problem = reason(&error);
             let is_permanent = sources(&error).any(|source| source.is::<rustls::Error>());
             let error = HttpError::Connection { call: self.name(), tries, problem };
             if is_permanent { Miss::Fatal(error) } else { Miss::Retryable(error, None) }
-        })?;
+        })
+    }
+
+    /// Sends the request. Returns the answer once its status says that there is one.
+    async fn send(&self, tries: u32) -> Result<Incoming, Miss> {
+        let response = self.exchange(tries).await?;
         let status = response.status();
         let asked = header(&response, RETRY_AFTER.as_str()).and_then(|seconds| seconds.parse().ok());
         let elsewhere = header(&response, LOCATION.as_str()).map(|url| format!("it points to {url}"));

@@ -12,16 +12,20 @@
 //! Where the system lacks one of these, the sandbox refuses with the reason ([`Isolation`]). `docs/sandbox.md`.
 //!
 //! [`Process`] is what any helper in another program needs: lines in, lines out, a deadline, and an end with ours.
+//! [`Conversation`] is the same for one that speaks unasked.
 
+mod conversation;
 #[cfg(target_os = "linux")]
 mod guard;
 mod job;
 mod pool;
 mod process;
 mod python;
+mod running;
 mod setup;
 mod shell;
 
+pub use conversation::{Conversation, Speaker};
 pub use job::{Check, Execution, Job, Limits, Outcome, Part};
 pub use pool::{Sandbox, SandboxError, Settings};
 pub use process::{LINE_BYTES_MAX, Process, Silence, find_program};

@@ -1,5 +1,6 @@
 //! The configuration of the environment.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use burnish_sandbox::LINE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::servers::ServerConfig;
 use crate::settings::{check_bounds, config_error, to_value};
 use crate::{Bound, EnvError};
 
@@ -30,6 +32,9 @@ pub struct Config {
     pub line_bytes: u64,
     /// Most bytes that are read in one episode.
     pub episode_bytes: u64,
+    /// Servers whose tools the policy has beside those of the program.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub servers: BTreeMap<String, ServerConfig>,
 }
 
 impl Default for Config {
@@ -43,6 +48,7 @@ impl Default for Config {
             workers: 32,
             line_bytes: 1 << 20,
             episode_bytes: 16 << 20,
+            servers: BTreeMap::new(),
         }
     }
 }

@@ -14,6 +14,7 @@ use super::play::{Playing, posed};
 use super::pool::Pool;
 use super::wire::{self, Made, Request, Which};
 use crate::digest::digest;
+use crate::servers::{Hands, Servers};
 use crate::settings::to_value;
 use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
@@ -21,6 +22,7 @@ use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator,
 #[derive(Debug)]
 pub struct Commanded {
     pool: Arc<Pool>,
+    servers: Arc<Servers>,
 }
 
 impl Commanded {
@@ -30,7 +32,8 @@ impl Commanded {
     /// If a key is missing or out of bounds, or there is no such program.
     pub fn new(config: Config) -> Result<Self, EnvError> {
         config.check()?;
-        Ok(Commanded { pool: Arc::new(Pool::new(config)?) })
+        let servers = Arc::new(Servers::new(&config.servers, config.folder())?);
+        Ok(Commanded { pool: Arc::new(Pool::new(config)?), servers })
     }
 
     fn make(&self, which: Which) -> Result<Task, EnvError> {
@@ -79,11 +82,19 @@ impl Generator for Commanded {
     }
 
     fn ready(&self) -> Result<(), EnvError> {
-        self.pool.hello().map(drop).map_err(EnvError::Failed)
+        let own = self.pool.hello().map_err(EnvError::Failed)?.tools;
+        let of_servers = self.servers.tools()?;
+        match own.iter().find(|tool| of_servers.iter().any(|other| other.name == tool.spec.name)) {
+            None => Ok(()),
+            Some(tool) => {
+                let problem = format!("the program has a tool `{}`, and so has a server", tool.spec.name);
+                Err(EnvError::Failed(problem))
+            }
+        }
     }
 
     fn at_once(&self) -> Option<usize> {
-        Some(self.pool.config.workers)
+        Some(self.servers.at_once().unwrap_or(usize::MAX).min(self.pool.config.workers))
     }
 
     /// The program makes them one by one.
@@ -107,11 +118,11 @@ impl Generator for Commanded {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Playing::new(Arc::clone(&self.pool)))
+        Box::new(Playing::new(Arc::clone(&self.pool), Hands::new(Arc::clone(&self.servers))))
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        self.pool.config.files()
+        self.pool.config.files().into_iter().chain(self.servers.files()).collect()
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {

@@ -8,6 +8,7 @@ use super::peer::{Failure, Peer};
 use super::pool::Pool;
 use super::wire::{self, Fields, Posed, Request};
 use crate::rows::read_verdict;
+use crate::servers::Hands;
 use crate::{EnvError, Environment, Step};
 
 /// Plays one task in a process of its own.
@@ -15,11 +16,12 @@ pub(super) struct Playing {
     pool: Arc<Pool>,
     /// `None` before the episode, after it, and after its process failed.
     peer: Option<Peer>,
+    hands: Hands,
 }
 
 impl Playing {
-    pub(super) fn new(pool: Arc<Pool>) -> Self {
-        Playing { pool, peer: None }
+    pub(super) fn new(pool: Arc<Pool>, hands: Hands) -> Self {
+        Playing { pool, peer: None, hands }
     }
 
     /// Asks the episode's process. One that fails is ended.
@@ -54,6 +56,7 @@ pub(super) fn posed(task: &Task) -> Posed<'_> {
 
 impl Environment for Playing {
     fn reset(&mut self, task: &Task, seed: u64) -> Result<Vec<Message>, EnvError> {
+        self.hands.begin();
         self.peer = Some(self.pool.take().map_err(EnvError::Failed)?);
         let request = Request::Reset { task: posed(task), seed: (seed >> 32) as u32 };
         Ok(self.ask(&request, wire::opening)?.unwrap_or_else(|| task.prompt.clone()))
@@ -65,12 +68,15 @@ impl Environment for Playing {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        self.pool
-            .hello()
-            .map_or_else(|_| Vec::new(), |hello| hello.tools.into_iter().map(|tool| tool.spec).collect())
+        let own = self.pool.hello().map_or_else(|_| Vec::new(), |hello| hello.tools);
+        let of_servers = self.hands.servers().tools().unwrap_or_default();
+        own.into_iter().map(|tool| tool.spec).chain(of_servers).collect()
     }
 
     fn repeating(&self, tool: &str) -> Option<Repeating> {
+        if let Some(repeating) = self.hands.servers().repeating(tool) {
+            return Some(repeating);
+        }
         let hello = self.pool.hello().ok()?;
         let repeating = hello.tools.iter().find(|known| known.spec.name == tool)?.repeating;
         Some(match (hello.repeating, repeating) {
@@ -81,6 +87,9 @@ impl Environment for Playing {
     }
 
     fn call(&mut self, call: &FunctionCall, key: &str) -> Result<String, EnvError> {
+        if self.hands.servers().repeating(&call.name).is_some() {
+            return self.hands.call(call, key);
+        }
         let request = Request::Call { name: &call.name, arguments: &call.arguments, key };
         self.ask(&request, wire::result)
     }

@@ -117,7 +117,11 @@ impl<'a> Player<'a> {
             let is_last = self.answers.len() >= self.spec.turns_max;
             let calls = self.runs_tools() && !(message.tool_calls.is_empty() && malformed.is_empty());
             let step = match calls && !stop.is_truncated() {
-                true => Step::Continue(self.call_all(&message.tool_calls, malformed).await?),
+                true => {
+                    let said = self.call_all(&message.tool_calls, malformed).await?;
+                    self.environment()?.called(&message, &said);
+                    Step::Continue(said)
+                }
                 false => {
                     let step = self.step(&message).await?;
                     // After a truncated or last answer nobody else is asked.

@@ -2,6 +2,7 @@
 
 use burnish_data::{Columns, Paths};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burnish_verify::Verifier;
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use super::built_in::LanguageOf;
 use super::choice::{CommandConfig, VerifierConfig};
+use crate::servers::ServerConfig;
 use crate::settings::config_error;
 use crate::{Bound, EnvError};
 
@@ -39,6 +41,9 @@ pub struct Config {
     pub rewards: Option<Vec<Component>>,
     /// The column with worked reasoning in the language of the row, from which hints are taken.
     pub reasoning_key: Option<String>,
+    /// Servers whose tools the policy has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub servers: BTreeMap<String, ServerConfig>,
 }
 
 /// A reward component of a built-in verifier. Each is 0 or 1.
@@ -84,6 +89,7 @@ impl Default for Config {
             language_key: None,
             rewards: None,
             reasoning_key: None,
+            servers: BTreeMap::new(),
         }
     }
 }

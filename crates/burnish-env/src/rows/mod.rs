@@ -54,22 +54,24 @@ mod code;
 mod config;
 mod data;
 mod lanes;
+mod play;
 mod pool;
 mod queue;
 mod verifier;
 
 use burnish_core::{Message, Role, Task, ToolSpec, Verdict};
-use burnish_data::{Columns, Row};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::servers::{Hands, Servers};
 use crate::{
-    Bound, CellReport, Demonstrations, EnvError, Environment, FileRows, Generator, Hints, Kind, Step,
-    TaskSet, settings,
+    Bound, CellReport, Demonstrations, EnvError, Environment, FileRows, Generator, Hints, Kind, TaskSet,
+    settings,
 };
-use verifier::{Judge, Request, judge_of};
+use play::{Judged, State};
+use verifier::{Judge, judge_of};
 
 pub use built_in::reference;
 pub use choice::{ByColumn, Coded, CommandConfig, VerifierConfig};
@@ -100,10 +102,11 @@ pub struct Rows {
     config: Config,
     rows: data::Rows,
     verifier: Arc<dyn Judge>,
+    servers: Arc<Servers>,
 }
 
 impl Rows {
-    /// Reads through the files once. The verifier is not started yet.
+    /// Reads through the files once. The verifier is not started yet, nor are servers.
     ///
     /// # Errors
     /// If a key is missing or out of bounds, a file does not fit the configuration (names file, line and column), or
@@ -111,8 +114,9 @@ impl Rows {
     pub fn new(config: Config) -> Result<Self, EnvError> {
         config.check()?;
         let verifier = judge_of(&config)?;
+        let servers = Arc::new(Servers::new(&config.servers, config.folder())?);
         let rows = data::Rows::open(&config)?;
-        Ok(Rows { config, rows, verifier })
+        Ok(Rows { config, rows, verifier, servers })
     }
 
     /// Every row once, in the order of the files, as tasks.
@@ -148,7 +152,17 @@ impl Generator for Rows {
     }
 
     fn ready(&self) -> Result<(), EnvError> {
-        self.verifier.ready().map_err(EnvError::Failed)
+        self.verifier.ready().map_err(EnvError::Failed)?;
+        self.servers.ready()
+    }
+
+    fn at_once(&self) -> Option<usize> {
+        self.servers.at_once()
+    }
+
+    /// Those of the rows, and those that decide what servers do.
+    fn files(&self) -> Vec<PathBuf> {
+        self.config.files().into_iter().chain(self.servers.files()).collect()
     }
 
     /// The rows in shuffled order; if `count` exceeds their number, they are repeated, reshuffled in every pass.
@@ -166,20 +180,27 @@ impl Generator for Rows {
 
     fn environment(&self) -> Box<dyn Environment> {
         let verifier = Arc::clone(&self.verifier);
-        let columns = self.config.columns.clone();
-        Box::new(Judged { verifier, columns, state: State::default() })
+        let hands = Hands::new(Arc::clone(&self.servers));
+        Box::new(Judged::new(verifier, self.config.columns.clone(), hands))
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let mut lines: Vec<String> =
             task.prompt.iter().map(|message| said(message.role, &message.content)).collect();
         let state = State::of(task, &self.config.columns);
-        lines.extend(state.tools.iter().map(|tool| format!("tool: {} ({})", tool.name, tool.description)));
+        let described = |tool: &ToolSpec| format!("tool: {} ({})", tool.name, tool.description);
+        lines.extend(state.tools.iter().map(described));
+        match self.servers.tools() {
+            Ok(tools) => lines.extend(tools.iter().map(described)),
+            Err(problem) => lines.push(format!("no tools of servers: {problem}")),
+        }
         if let Some(answer) = answer {
             let state = state.answered(Message::assistant(answer));
             lines.push(said(Role::Assistant, answer));
-            lines
-                .push(format!("judged: {}", summary(&state.request(|request| self.verifier.judge(request)))));
+            lines.push(format!(
+                "judged: {}",
+                summary(&state.request(&BTreeMap::new(), |request| self.verifier.judge(request)))
+            ));
         }
         lines.join("\n")
     }
@@ -233,77 +254,4 @@ fn summary(verdict: &Verdict) -> String {
         verdict.rewards.iter().map(|(name, reward)| format!("{name} {reward}")).collect();
     let feedback = verdict.feedback.as_ref().map(|text| format!("; {text}")).unwrap_or_default();
     format!("{}{feedback}", rewards.join(", "))
-}
-
-/// Plays one row: one turn, one answer.
-struct Judged {
-    verifier: Arc<dyn Judge>,
-    columns: Columns,
-    state: State,
-}
-
-/// The state of an episode.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    row: Value,
-    prompt: Vec<Message>,
-    /// The ground truth of the row.
-    truth: Option<String>,
-    /// The tools of the row, which the policy reads along with the prompt.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<ToolSpec>,
-    /// The policy's answer.
-    answer: Option<Message>,
-}
-
-impl State {
-    fn of(task: &Task, columns: &Columns) -> Self {
-        let read = |row| Row::read(row, &columns.of(row).ok()?).ok();
-        let read = task.truth.as_object().and_then(read);
-        let (truth, tools) = read.map(|row| (row.answer, row.tools)).unwrap_or_default();
-        State { row: task.truth.clone(), prompt: task.prompt.clone(), truth, tools, answer: None }
-    }
-
-    fn answered(self, answer: Message) -> Self {
-        State { answer: Some(answer), ..self }
-    }
-
-    /// Makes the verifier's request.
-    fn request<T>(&self, ask: impl FnOnce(&Request<'_>) -> T) -> T {
-        let messages: Vec<Message> = self.prompt.iter().chain(&self.answer).cloned().collect();
-        let completion = self.answer.as_ref().map_or("", |answer| &answer.content);
-        ask(&Request {
-            task: &self.row,
-            prompt: &self.prompt,
-            completion,
-            messages: &messages,
-            answer: self.truth.as_deref(),
-        })
-    }
-}
-
-impl Environment for Judged {
-    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        self.state = State::of(task, &self.columns);
-        Ok(task.prompt.clone())
-    }
-
-    fn tools(&self) -> Vec<ToolSpec> {
-        self.state.tools.clone()
-    }
-
-    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        self.state.answer = Some(action.clone());
-        Ok(Step::Done)
-    }
-
-    /// Only if a command judges, or programs are run.
-    fn is_slow(&self) -> bool {
-        self.verifier.is_slow(&self.state.row)
-    }
-
-    fn verify(&mut self) -> Result<Verdict, EnvError> {
-        Ok(self.state.request(|request| self.verifier.judge(request)))
-    }
 }

@@ -200,6 +200,8 @@ fn tell(to: &Waiting, verdict: Verdict) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use serde_json::json;
     use std::time::{Duration, Instant};
@@ -221,7 +223,14 @@ for line in sys.stdin:
 
     fn judge(pool: &Pool, row: usize, completion: &str) -> Verdict {
         let task = json!({ "row": row });
-        pool.judge(&Request { task: &task, prompt: &[], completion, messages: &[], answer: None })
+        pool.judge(&Request {
+            task: &task,
+            prompt: &[],
+            completion,
+            messages: &[],
+            answer: None,
+            workspaces: &BTreeMap::new(),
+        })
     }
 
     /// The verdicts on 27 requests, and the sizes of the lists: 3 processes hold one request each until 24 wait.

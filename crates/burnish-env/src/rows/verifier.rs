@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::built_in::BuiltIn;
@@ -24,6 +25,9 @@ pub(super) struct Request<'a> {
     pub(super) messages: &'a [Message],
     /// The ground truth, if the row has one.
     pub(super) answer: Option<&'a str>,
+    /// The episode's folders, by the server that works in them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) workspaces: &'a BTreeMap<String, PathBuf>,
 }
 
 /// Judges answers. Shared by all environments of a generator.

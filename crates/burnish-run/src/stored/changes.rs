@@ -55,6 +55,9 @@ const FREE_ENDS: &[&str] = &[
     ".config.workers",
 ];
 
+/// Keys of a server whose tools a policy has (`env.config.servers.NAME`): how it is started or reached.
+const FREE_OF_SERVERS: &[&str] = &["command", "env", "url", "headers_env", "workers"];
+
 /// The keys that an error suggests: those that people change for a reason.
 const TOLD: &str = "`train.max_steps`, `eval.every`, `checkpoint.*`, `run.threads`, `metrics.tensorboard`, `metrics.names`, \
                     and where files lie";
@@ -138,8 +141,16 @@ fn may_change(Difference { key, there, here }: &Difference, places: &[String]) -
         (Some(Value::Array(there)), Some(Value::Array(here))) => there.len() == here.len(),
         (there, here) => [there, here].into_iter().all(|value| value.as_ref().is_some_and(Value::is_string)),
     };
-    let is_free = FREE.contains(&key.as_str()) || FREE_ENDS.iter().any(|end| key.ends_with(end));
+    let is_free = FREE.contains(&key.as_str())
+        || FREE_ENDS.iter().any(|end| key.ends_with(end))
+        || of_server(key).is_some_and(|own| FREE_OF_SERVERS.contains(&own));
     is_free || (places.contains(key) && is_moved())
+}
+
+/// The key of a server's own table that this key is, or is below.
+fn of_server(key: &str) -> Option<&str> {
+    let (_, own) = key.split_once(".config.servers.")?.1.split_once('.')?;
+    own.split('.').next()
 }
 
 fn refused(fixed: &[Difference], source: &Source, dir: &Path, step: Option<u64>) -> RunError {
