@@ -1,6 +1,6 @@
 //! Rollout plans in whole runs: what is sampled, what is trained on, and that a plan without effect changes nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
