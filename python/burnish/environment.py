@@ -1,4 +1,4 @@
-"""Environments in Python, for burnish's environment `command`. One file, standard library only: copy it if you like.
+"""Environments in Python, for burnish's environments `command` and `agent`. One file, standard library only: copy it if you like.
 
     from burnish.environment import Environment, serve
 
@@ -27,8 +27,9 @@ import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Callable
+from urllib import request as urllib_request
 
-__all__ = ["PROTOCOL", "Ask", "Done", "Environment", "serve", "tool"]
+__all__ = ["PROTOCOL", "Agent", "Ask", "Done", "Environment", "Model", "serve", "tool"]
 
 PROTOCOL = 1
 """The version of the protocol that this file speaks."""
@@ -117,6 +118,46 @@ class Environment:
         """A correct episode: the policy's texts, or messages with what the environment says in between; or None."""
 
 
+class Model:
+    """The policy, as an agent reaches it: an address that speaks OpenAI's chat completions, for one episode."""
+
+    def __init__(self, base_url: str, api_key: str, name: str) -> None:
+        self.base_url = base_url
+        self.api_key = api_key
+        self.name = name
+
+    def variables(self) -> dict[str, str]:
+        """Environment variables for a program that the agent starts."""
+        return {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": self.api_key, "OPENAI_MODEL": self.name}
+
+    def chat(self, messages: Any, **fields: Any) -> dict[str, Any]:
+        """Asks for one answer, without any package; returns its message.
+
+        Args:
+            messages: A text, or the whole conversation.
+            fields: Further fields of the request, such as `tools` or `max_tokens`.
+
+        Raises:
+            urllib.error.HTTPError: The request was refused; its body says why.
+        """
+        said = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        body = json.dumps({"model": self.name, "messages": said, **fields}).encode()
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.api_key}"}
+        asked = urllib_request.Request(f"{self.base_url}/chat/completions", body, headers)
+        # No proxy leads to this machine.
+        opener = urllib_request.build_opener(urllib_request.ProxyHandler({}))
+        with opener.open(asked) as answer:
+            return json.load(answer)["choices"][0]["message"]
+
+
+class Agent(Environment):
+    """A program that asks the policy by itself, for burnish's environment `agent`. A subclass needs `task` and `run`."""
+
+    def run(self, task: dict[str, Any], model: Model, seed: int) -> Any:
+        """Plays an episode of the task, and returns its verdict as `verify` does. Each request to the model is a turn."""
+        raise NotImplementedError(f"{type(self).__name__} has no method `run`")
+
+
 def serve(environment: Callable[..., Environment]) -> None:
     """Plays episodes of an environment as burnish asks for them, until it asks no more.
 
@@ -198,6 +239,14 @@ class _Server:
         result = _tools(self.environment())[request["name"]](**request["arguments"])
         return {"result": result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)}
 
+    def do_run(self, request: dict[str, Any]) -> dict[str, Any]:
+        agent, task = self.environment(), request["task"]
+        if not isinstance(agent, Agent):
+            raise TypeError(f"{type(agent).__name__} is no Agent: name it with the environment `command`")
+        agent.answers, agent.data = [], task["data"]
+        model = Model(request["base_url"], request["api_key"], request["model"])
+        return _verdict(agent.run(task, model, request["seed"]))
+
     def do_verify(self, request: dict[str, Any]) -> dict[str, Any]:
         return _verdict(self.environment().verify())
 
@@ -216,7 +265,7 @@ def _step(outcome: Any) -> dict[str, Any]:
     return {"messages": outcome}
 
 
-_VERDICT = ("reward", "rewards", "success", "flags", "feedback", "error")
+_VERDICT = ("reward", "rewards", "success", "flags", "metrics", "feedback", "error")
 
 
 def _verdict(outcome: Any) -> dict[str, Any]:

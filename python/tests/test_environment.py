@@ -6,7 +6,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import unittest
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 HELPER = Path(__file__).resolve().parents[1] / "burnish" / "environment.py"
@@ -162,6 +164,58 @@ class Helper(unittest.TestCase):
         stderr = program.close()
         self.assertIn("noise\nnoise\n", stderr)
         self.assertIn("ValueError: no such seed", stderr)
+
+
+class Policy(BaseHTTPRequestHandler):
+    """A policy that says what it was asked, one message after the other."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        said = [self.path, self.headers["Authorization"], asked["model"], asked["messages"][-1]["content"], asked.get("stop")]
+        message = {"role": "assistant", "content": json.dumps(said)}
+        body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Agents(unittest.TestCase):
+    def test_an_agent_asks_its_model_and_returns_a_verdict(self):
+        server = HTTPServer(("127.0.0.1", 0), Policy)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        program = Program(
+            """
+            class Asks(Agent):
+                def task(self, seed):
+                    return "go"
+                def run(self, task, model, seed):
+                    first = model.chat("hi", stop=["."])
+                    second = model.chat([*task["prompt"], first, {"role": "user", "content": str(self.data + seed)}])
+                    assert model.variables()["OPENAI_BASE_URL"] == model.base_url
+                    return {"reward": 1, "metrics": {"seed": seed}, "feedback": first["content"] + second["content"]}
+            serve(Asks)
+            """
+        )
+        program.hello()
+        url = f"http://127.0.0.1:{server.server_port}/key/v1"
+        said = program.ask("run", task=TASK, seed=3, base_url=url, api_key="key", model="policy")
+        asked = ["/key/v1/chat/completions", "Bearer key", "policy"]
+        feedback = json.dumps([*asked, "hi", ["."]]) + json.dumps([*asked, "10", None])
+        self.assertEqual(said, {"reward": 1, "metrics": {"seed": 3}, "feedback": feedback})
+        program.close()
+        server.shutdown()
+        server.server_close()
+
+    def test_an_environment_that_asks_nobody_is_no_agent(self):
+        program = Program("serve(Environment)")
+        program.hello()
+        said = program.ask("run", task=TASK, seed=3, base_url="", api_key="", model="")
+        self.assertIn("Environment is no Agent", said["error"])
+        program.close()
 
 
 if __name__ == "__main__":

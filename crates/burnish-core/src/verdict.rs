@@ -40,6 +40,9 @@ pub struct Verdict {
     pub has_success: bool,
     /// Named yes/no findings (parse_error, vertex_conflict ...), reported as rates.
     pub flags: BTreeMap<String, bool>,
+    /// Numbers that are reported and not rewarded.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
     /// What was wrong, in words that may be shown to the policy.
     pub feedback: Option<String>,
     /// Index of the turn with the first error, if the verifier can tell.
@@ -55,6 +58,7 @@ impl Verdict {
             success,
             has_success: true,
             flags: BTreeMap::new(),
+            metrics: BTreeMap::new(),
             feedback: None,
             error_turn: None,
         }
@@ -68,6 +72,7 @@ impl Verdict {
             success: false,
             has_success: true,
             flags: BTreeMap::new(),
+            metrics: BTreeMap::new(),
             feedback: None,
             error_turn: None,
         }

@@ -25,6 +25,7 @@ pub struct Kind {
 /// Every environment, sorted by id.
 pub const CATALOGUE: &[&Kind] = &[
     &accounts::KIND,
+    &command::agent::KIND,
     &associative::KIND,
     &chains::KIND,
     &command::KIND,

@@ -36,7 +36,7 @@ pub mod timed_facts;
 pub mod timeqa;
 pub mod tools;
 
-use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Verdict};
+use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, TurnOutput, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -44,6 +44,7 @@ use std::time::Duration;
 
 pub use abilities::{CellStep, Cells, Demonstrations, FileRows, Hints, Reversible, Skills};
 pub use catalogue::{CATALOGUE, Kind, build, kind};
+pub use command::agent;
 pub use digest::digest;
 pub use error::EnvError;
 
@@ -191,8 +192,25 @@ pub enum Step {
     Continue(Vec<Message>),
     /// Somebody else is asked; [`Environment::hear`] receives the answer.
     Ask(Question),
+    /// A program asks the policy, with a conversation of its own; [`Environment::answer`] receives the answer.
+    Turn(Posed),
     /// The episode is over; verify it.
     Done,
+}
+
+/// What a program asks the policy: everything that the policy reads, whatever was said before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Posed {
+    /// The whole conversation, the newest message last.
+    pub messages: Vec<Message>,
+    /// Tools that may be called.
+    pub tools: Vec<ToolSpec>,
+    /// Most tokens of the answer, if they are to be fewer than those of the sampling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_max: Option<usize>,
+    /// Further texts that end the answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
 }
 
 /// A question of an environment to somebody other than the playing policy: a simulated user, another player.
@@ -230,6 +248,28 @@ pub trait Environment: Send {
     /// episode's record, as calls of tools are. `None` if they are computed here, so that a replay computes them again.
     fn stepping(&self) -> Option<Repeating> {
         None
+    }
+
+    /// Whether a program asks the policy by itself. Then [`Environment::begin`] follows the opening, and its turns are
+    /// [`Step::Turn`].
+    fn asks(&self) -> bool {
+        false
+    }
+
+    /// Starts the program that asks; returns what it asks first.
+    ///
+    /// # Errors
+    /// If the program fails, or ends without having asked.
+    fn begin(&mut self) -> Result<Step, EnvError> {
+        Err(EnvError::Failed("no program asks here".to_owned()))
+    }
+
+    /// Gives the program its answer.
+    ///
+    /// # Errors
+    /// If the program fails.
+    fn answer(&mut self, said: &TurnOutput) -> Result<Step, EnvError> {
+        self.step(&said.message)
     }
 
     /// Simulated duration of a call, in addition to the time that computing it takes.

@@ -179,3 +179,108 @@ fn answers_of_reasoning_gym_are_right_by_its_own_scorers() {
         assert!(error.contains(expected), "{error}");
     }
 }
+
+/// A taskset of `tests/verifiers`, played by a policy that answers by a function.
+fn verifiers(
+    env: &str,
+    turns_max: usize,
+    answer: impl FnMut(&Turn) -> Message,
+) -> Option<(Vec<Task>, Vec<Episode>)> {
+    let python = std::env::var("BURNISH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let import = Command::new(&python).args(["-c", "import verifiers.v1"]).output();
+    if !import.is_ok_and(|output| output.status.success()) {
+        println!("skipped: {python} has no verifiers 0.4; BURNISH_PYTHON can name one that has");
+        return None;
+    }
+    // verifiers starts its programs by uv, which lies beside the Python that has it.
+    let beside = Path::new(&python).parent().unwrap_or(Path::new(""));
+    let path = format!("PATH={}:{}", beside.display(), std::env::var("PATH").unwrap());
+    let folders = [root().join("python"), root().join("crates/burnish-env/tests/verifiers")];
+    let folders = folders.map(|folder| folder.canonicalize().unwrap().display().to_string());
+    let config = json!({
+        "command":
+            ["env", path, format!("PYTHONPATH={}", folders.join(":")), python, "-m", "burnish.bridges.from_verifiers"],
+        "settings": {"env": {"taskset": {"id": env}, "agent": {"max_turns": turns_max}}},
+        "timeout_seconds": 120,
+        "workers": 2,
+    });
+    let generator = build("agent", &config).unwrap();
+    generator.ready().unwrap();
+    let tasks = generator.tasks(1, 2).unwrap().tasks;
+    let spawns = spawns(&tasks, 1);
+    let spec = RolloutSpec {
+        generator: &*generator,
+        partners: None,
+        spawns: &spawns,
+        turns_max,
+        overlong: Overlong::Refuse,
+    };
+    let episodes = play(&mut answers_by(answer), &spec).unwrap();
+    for (spawn, episode) in spawns.iter().zip(&episodes) {
+        assert_eq!(reason(episode), "");
+        assert_eq!(replay(&spec, spawn, episode).unwrap(), *episode);
+    }
+    Some((tasks, episodes))
+}
+
+/// The number that a text has before `after`.
+fn number(text: &str, after: &str) -> i64 {
+    text.split(after).next().unwrap().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_taskset_of_verifiers_with_one_turn_gives_its_weighted_reward() {
+    let answer = |turn: &Turn| {
+        assert_eq!((turn.messages.len(), turn.messages[0].role), (2, Role::System));
+        let number = number(&turn.messages[1].content, " + 1?");
+        // Only even numbers are answered rightly.
+        Message::assistant((number + 1 + number % 2).to_string())
+    };
+    let Some((tasks, episodes)) = verifiers("vf_one_turn", 1, answer) else { return };
+    for (task, episode) in tasks.iter().zip(&episodes) {
+        let number = number(&task.prompt[1].content, " + 1?");
+        assert_eq!(episode.verdict.rewards["right"], if number % 2 == 0 { 2.0 } else { 0.0 });
+        assert_eq!(episode.verdict.metrics["letters"], 1.0);
+        assert_eq!((episode.answers.len(), episode.verdict.has_success), (1, false));
+    }
+}
+
+#[test]
+fn an_environment_of_verifiers_with_several_turns_answers_each() {
+    let answer = |turn: &Turn| {
+        let said = turn.messages.last().unwrap();
+        Message::assistant(match &*said.content {
+            "Guess a number from 1 to 9." => "5",
+            "Higher." => "7",
+            other => panic!("{other}"),
+        })
+    };
+    let Some((_, episodes)) = verifiers("vf_turns", 4, answer) else { return };
+    let mut found: Vec<(usize, f64)> =
+        episodes.iter().map(|it| (it.answers.len(), it.verdict.rewards["quick"])).collect();
+    found.sort_by_key(|(turns, _)| *turns);
+    assert_eq!(found, [(1, 1.0), (2, 0.5)]);
+}
+
+#[test]
+fn a_taskset_of_verifiers_with_tools_runs_them() {
+    let answer = |turn: &Turn| {
+        let last = turn.messages.last().unwrap();
+        if last.role == Role::Tool {
+            return Message::assistant(last.content.clone());
+        }
+        assert_eq!((turn.tools.len(), &*turn.tools[0].description), (1, "The price of a thing."));
+        let thing = last.content.split(' ').nth(2).unwrap();
+        let function = burnish_core::FunctionCall {
+            name: turn.tools[0].name.clone(),
+            arguments: json!({"thing": thing}),
+        };
+        let tool_calls = vec![burnish_core::ToolCall { id: None, function }];
+        Message { tool_calls, ..Message::assistant("") }
+    };
+    let Some((_, episodes)) = verifiers("vf_tools", 3, answer) else { return };
+    for episode in episodes {
+        assert_eq!((episode.verdict.rewards["right"], episode.verdict.metrics["lookups"]), (1.0, 1.0));
+        assert_eq!(episode.answers.len(), 2);
+    }
+}

@@ -49,6 +49,14 @@ pub(crate) fn episode_metrics(
         );
     }
 
+    let measured: BTreeSet<&String> =
+        scored.iter().flat_map(|episode| episode.verdict.metrics.keys()).collect();
+    for name in measured {
+        let values: Vec<f64> =
+            scored.iter().filter_map(|episode| episode.verdict.metrics.get(name).copied()).collect();
+        put(&format!("environment/{name}"), mean(&values));
+    }
+
     let calls = episodes.iter().map(|episode| episode.record.calls);
     let (made, failed) = calls.fold((0, 0), |(made, failed), of| (made + of.made, failed + of.failed));
     if made > 0 {

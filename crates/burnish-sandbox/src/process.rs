@@ -62,10 +62,15 @@ impl Process {
     /// # Errors
     /// If there is none; the process is then of no further use.
     pub fn ask(&mut self, line: String, patience: Duration) -> Result<String, Silence> {
+        self.tell(line);
+        self.hear(patience)
+    }
+
+    /// Sends one line; [`Process::hear`] waits for its answer.
+    pub fn tell(&mut self, line: String) {
         // The queue holds one line and is empty between requests, so this does not block. A closed queue means that the
         // command no longer reads; its stdout then shows what happened.
         let _ = self.running.say(line);
-        self.hear(patience)
     }
 
     /// Waits for one line.

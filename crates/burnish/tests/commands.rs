@@ -86,6 +86,7 @@ fn environments_are_listed_and_shown_with_their_acceptance() {
     let list = scratch.burnish(&["env", "list"]).succeeds().stdout();
     for id in [
         "accounts",
+        "agent",
         "associative",
         "chains",
         "countdown",

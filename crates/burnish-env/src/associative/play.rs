@@ -45,6 +45,7 @@ impl Environment for Recall {
             rewards: BTreeMap::from([("recall".to_owned(), right as f64 / asked as f64)]),
             success: right == asked,
             has_success: true,
+            metrics: BTreeMap::new(),
             flags: flags.into_iter().filter_map(|(name, flag)| Some((name.to_owned(), flag?))).collect(),
             feedback: first_wrong.map(|at| format!("{} was bound to {}", truth.keys[at], truth.values[at])),
             error_turn: first_wrong,

@@ -21,7 +21,9 @@ use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator,
 /// A program that makes tasks, plays them and judges them.
 #[derive(Debug)]
 pub struct Commanded {
-    pool: Arc<Pool>,
+    /// Of the environment.
+    id: &'static str,
+    pub(super) pool: Arc<Pool>,
     servers: Arc<Servers>,
 }
 
@@ -31,9 +33,14 @@ impl Commanded {
     /// # Errors
     /// If a key is missing or out of bounds, or there is no such program.
     pub fn new(config: Config) -> Result<Self, EnvError> {
+        Commanded::called(ID, config)
+    }
+
+    /// As [`Commanded::new`], for the environment `id`.
+    pub(super) fn called(id: &'static str, config: Config) -> Result<Self, EnvError> {
         config.check()?;
         let servers = Arc::new(Servers::new(&config.servers, config.folder())?);
-        Ok(Commanded { pool: Arc::new(Pool::new(config)?), servers })
+        Ok(Commanded { id, pool: Arc::new(Pool::new(config)?), servers })
     }
 
     fn make(&self, which: Which) -> Result<Task, EnvError> {
@@ -44,8 +51,8 @@ impl Commanded {
             None => digest(serde_json::to_string(&(&prompt, &data)).unwrap_or_default().as_bytes()),
         };
         Ok(Task {
-            id: TaskId(format!("{ID}/{name}")),
-            environment: ID.to_owned(),
+            id: TaskId(format!("{}/{name}", self.id)),
+            environment: self.id.to_owned(),
             prompt,
             truth: data,
             labels,
@@ -70,7 +77,7 @@ impl Commanded {
 
 impl Generator for Commanded {
     fn id(&self) -> &'static str {
-        ID
+        self.id
     }
 
     fn config(&self) -> Value {

@@ -9,6 +9,7 @@
 //! too much output or a line that is no answer ends the episode unscored, with the reason and the end of stderr, and
 //! the next episode gets another process. `docs/environments/command.md` is the protocol; `wire.rs` has its types.
 
+pub mod agent;
 mod config;
 mod generate;
 mod peer;

@@ -1,5 +1,7 @@
 //! One process of the command: it is asked one thing after the other, within limits.
 
+use std::time::Duration;
+
 use burnish_sandbox::{Process, Silence};
 
 use super::config::Config;
@@ -65,16 +67,53 @@ impl Peer {
         config: &Config,
         is_fresh: bool,
     ) -> Result<Fields, Failure> {
+        let line = self.line(request)?;
+        let told = self.process.ask(line, config.patience(is_fresh));
+        self.read_answer(told, request.name(), config)
+    }
+
+    /// The line of the next request.
+    fn line(&mut self, request: &Request<'_>) -> Result<String, Failure> {
         self.asked += 1;
         match request {
-            Request::Reset { .. } => (self.is_playing, self.read) = (true, 0),
+            Request::Reset { .. } | Request::Run { .. } => (self.is_playing, self.read) = (true, 0),
             Request::Close => self.is_playing = false,
             _ => {}
         }
-        let during =
-            |problem: String| format!("the environment's process {problem} (asked to `{}`)", request.name());
-        let line = wire::line(self.asked, request).map_err(Failure::Said)?;
-        let told = self.process.ask(line, config.patience(is_fresh)).map_err(|silence| {
+        wire::line(self.asked, request).map_err(Failure::Said)
+    }
+
+    /// Sends a request whose answer is waited for by [`Peer::hear`].
+    ///
+    /// # Errors
+    /// If it can't be written as JSON.
+    pub(super) fn tell(&mut self, request: &Request<'_>) -> Result<(), Failure> {
+        let line = self.line(request)?;
+        self.process.tell(line);
+        Ok(())
+    }
+
+    /// Waits for the answer to a [`Request::Run`] that was told. `None`: there is none yet.
+    pub(super) fn hear(&mut self, patience: Duration, config: &Config) -> Option<Result<Fields, Failure>> {
+        match self.process.hear(patience) {
+            Err(Silence::Timeout(_)) => None,
+            told => {
+                let answer = self.read_answer(told, "run", config);
+                self.is_playing = false;
+                Some(answer)
+            }
+        }
+    }
+
+    /// Reads the answer to the last request.
+    fn read_answer(
+        &mut self,
+        told: Result<String, Silence>,
+        name: &str,
+        config: &Config,
+    ) -> Result<Fields, Failure> {
+        let during = |problem: String| format!("the environment's process {problem} (asked to `{name}`)");
+        let told = told.map_err(|silence| {
             let advice = match silence {
                 Silence::Timeout(_) => "; raise timeout_seconds if it needs longer",
                 Silence::Ended | Silence::Unreadable(_) => "",
@@ -87,9 +126,8 @@ impl Peer {
             return Err(Failure::Broken(format!("{}; episode_bytes is the limit", during(problem))));
         }
         let answer = wire::answer(&told, self.asked).map_err(|problem| Failure::Broken(during(problem)))?;
-        answer.map_err(|problem| {
-            Failure::Said(format!("the environment says: {problem} (asked to `{}`)", request.name()))
-        })
+        answer
+            .map_err(|problem| Failure::Said(format!("the environment says: {problem} (asked to `{name}`)")))
     }
 
     /// Ends the episode that is under way, if one is.

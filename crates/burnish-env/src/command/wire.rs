@@ -37,6 +37,8 @@ pub(super) enum Request<'a> {
     Verify,
     /// The episode is over.
     Close,
+    /// Play an episode with the policy that `base_url` serves.
+    Run { task: Posed<'a>, seed: u32, base_url: &'a str, api_key: &'a str, model: &'a str },
 }
 
 impl Request<'_> {
@@ -52,6 +54,7 @@ impl Request<'_> {
             Request::Call { .. } => "call",
             Request::Verify => "verify",
             Request::Close => "close",
+            Request::Run { .. } => "run",
         }
     }
 }

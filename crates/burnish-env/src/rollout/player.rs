@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{
-    Ending, Episode, Message, NodeId, PolicyError, Record, Repeating, Role, Source, ToolCalls, ToolSpec,
-    Trace, TurnOutput, Verdict,
+    Ending, Episode, Message, NodeId, PolicyError, Record, Repeating, Role, Sampling, Source, ToolCalls,
+    ToolSpec, Trace, TurnOutput, Verdict,
 };
 use burnish_episode::{Agent, Ask, ContactError, Handle};
 
 use super::{Overlong, Partners, RolloutError, RolloutSpec, Spawn, Start};
-use crate::{EnvError, Environment, Question, Step};
+use crate::{EnvError, Environment, Posed, Question, Step};
 
 /// Most turns of others that environments may ask for between two turns of the policy.
 const ASKED_MAX: usize = 64;
@@ -27,6 +27,10 @@ pub(super) struct Player<'a> {
     is_replay: bool,
     /// `None` while it works on a thread of its own.
     environment: Option<Box<dyn Environment>>,
+    /// Does a program ask the policy by itself?
+    asks: bool,
+    /// How tokens of the next turn are chosen.
+    sampling: Arc<Sampling>,
     tools: Arc<Vec<ToolSpec>>,
     messages: Arc<Vec<Message>>,
     answers: Vec<Message>,
@@ -59,13 +63,16 @@ impl<'a> Player<'a> {
         rollout: usize,
         is_replay: bool,
     ) -> Self {
+        let environment = spec.generator.environment();
         Player {
             handle,
             spec,
             spawn,
             rollout,
             is_replay,
-            environment: Some(spec.generator.environment()),
+            asks: environment.asks(),
+            environment: Some(environment),
+            sampling: Arc::clone(&spawn.sampling),
             tools: Arc::default(),
             messages: Arc::default(),
             answers: Vec::new(),
@@ -105,16 +112,31 @@ impl<'a> Player<'a> {
 
     async fn turns(&mut self, agent: &Agent) -> Result<Ending, Stop> {
         self.open().await?;
+        if self.asks
+            && let Step::Turn(posed) = self.begin().await?
+        {
+            self.pose(posed);
+        }
         loop {
             let first = self.is_first_sampled();
             if first {
                 self.go_within(agent)?;
             }
             let output = self.sample(agent, first).await?;
-            let TurnOutput { message, malformed, stop, .. } = output;
-            self.answers.push(message.clone());
-            Arc::make_mut(&mut self.messages).push(message.clone());
+            self.answers.push(output.message.clone());
             let is_last = self.answers.len() >= self.spec.turns_max;
+            if self.asks {
+                let is_truncated = output.stop.is_truncated();
+                match self.answer(output).await? {
+                    Step::Turn(_) if is_last => return Ok(Ending::TurnsMax),
+                    Step::Turn(posed) => self.pose(posed),
+                    _ if is_truncated => return Ok(Ending::Truncated),
+                    _ => return Ok(Ending::Completed),
+                }
+                continue;
+            }
+            let TurnOutput { message, malformed, stop, .. } = output;
+            Arc::make_mut(&mut self.messages).push(message.clone());
             let calls = self.runs_tools() && !(message.tool_calls.is_empty() && malformed.is_empty());
             let step = match calls && !stop.is_truncated() {
                 true => {
@@ -130,10 +152,22 @@ impl<'a> Player<'a> {
             };
             match step {
                 _ if stop.is_truncated() => return Ok(Ending::Truncated),
-                Step::Done | Step::Ask(_) => return Ok(Ending::Completed),
+                Step::Done | Step::Ask(_) | Step::Turn(_) => return Ok(Ending::Completed),
                 Step::Continue(_) if is_last => return Ok(Ending::TurnsMax),
                 Step::Continue(further) => Arc::make_mut(&mut self.messages).extend(further),
             }
+        }
+    }
+
+    /// The next turn is what a program asks. It may shorten the answer; how tokens are drawn is not its decision.
+    fn pose(&mut self, Posed { messages, tools, tokens_max, stop }: Posed) {
+        (self.messages, self.tools) = (Arc::new(messages), Arc::new(tools));
+        self.sampling = Arc::clone(&self.spawn.sampling);
+        if tokens_max.is_some() || !stop.is_empty() {
+            let sampling = Arc::make_mut(&mut self.sampling);
+            sampling.tokens_max = sampling.tokens_max.min(tokens_max.unwrap_or(usize::MAX));
+            sampling.min_tokens = sampling.min_tokens.min(sampling.tokens_max);
+            sampling.stop.extend(stop);
         }
     }
 
@@ -191,7 +225,7 @@ impl<'a> Player<'a> {
                 messages: Arc::clone(&self.messages),
                 tools: Arc::clone(&self.tools),
                 prefix: if is_first { self.spawn.prefix.clone() } else { Vec::new() },
-                sampling: Arc::clone(&self.spawn.sampling),
+                sampling: Arc::clone(&self.sampling),
                 seed: address.seed(),
             };
             match self.handle.sample(agent, ask).await {
@@ -212,7 +246,7 @@ impl<'a> Player<'a> {
         }
         Err(if !self.answers.is_empty() {
             Stop::Over(Ending::ContextOverflow)
-        } else if overlong == Overlong::Refuse {
+        } else if overlong == Overlong::Refuse && !self.asks {
             Stop::Fatal(RolloutError::Overlong { task: self.spawn.task.id.clone(), tokens, tokens_max })
         } else {
             let reason = format!("the prompt has {tokens} tokens, but at most {tokens_max} fit");
@@ -266,6 +300,13 @@ impl<'a> Player<'a> {
     fn stop(&self, error: ContactError) -> Stop {
         let (task, role, rollout) = (self.spawn.task.id.clone(), self.spawn.role, self.rollout);
         match error {
+            // What somebody else's program asks for is not the run's mistake.
+            ContactError::Policy(
+                source @ (PolicyError::Render(_) | PolicyError::Sampling(_) | PolicyError::Unable(_)),
+            ) if self.asks => {
+                let reason = format!("its program asked for what can't be answered: {source}");
+                Stop::Unscored(Ending::EnvironmentError, reason)
+            }
             ContactError::Policy(source) => {
                 Stop::Fatal(RolloutError::Policy { task, role, rollout, turn: self.answers.len(), source })
             }

@@ -248,6 +248,16 @@ pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, Strin
             verdict.flags.insert(name.clone(), flag);
         }
     }
+    if let Some(metrics) = field("metrics") {
+        let metrics = metrics.as_object().ok_or("the verifier's `metrics` must be a table of numbers")?;
+        for (name, value) in metrics {
+            let number = value.as_f64().filter(|number| number.is_finite());
+            let number = number.ok_or_else(|| {
+                format!("the verifier's metric `{name}` must be a finite number, not {value}")
+            })?;
+            verdict.metrics.insert(name.clone(), number);
+        }
+    }
     verdict.feedback = field("feedback").map(as_text);
     Ok(verdict)
 }

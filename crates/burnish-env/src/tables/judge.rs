@@ -48,6 +48,7 @@ pub(super) fn judge(truth: &Truth, answer: &str, rewards: &[Component]) -> Verdi
         rewards: rewards.iter().map(|one| (one.name(is_proxy).to_owned(), value(one))).collect(),
         success,
         has_success: true,
+        metrics: std::collections::BTreeMap::new(),
         flags: flags.into_iter().map(|(name, is_set)| (name.to_owned(), is_set)).collect(),
         feedback,
         error_turn: (!success).then_some(0),

@@ -54,6 +54,7 @@ pub const METRICS: &[Metric] = &[
         "scored episodes that solved their task (where the environment reports success)",
     ),
     metric("flags/{flag}", "share", "scored episodes for which the environment raised the flag"),
+    metric("environment/{name}", "number", "a metric of the environment, which is not rewarded: mean over scored episodes"),
     metric("tasks", "tasks", "tasks of the step").prime_rl("progress/problems"),
     metric("episodes", "episodes", "episodes of the step").prime_rl("progress/samples"),
     metric("episodes/unscored", "episodes", "episodes that could not be judged; they are not learnt from"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burnish_core::{Ending, FunctionCall, Message, Repeating, Role, ToolCall, Verdict};
+use burnish_core::{Ending, FunctionCall, Message, Repeating, Role, ToolCall, TurnOutput, Verdict};
 use burnish_episode::Work;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -79,6 +79,27 @@ impl Player<'_> {
         let Some(repeating) = self.stepping() else { return Ok(self.environment()?.step(action)?) };
         let taken = action.clone();
         self.work("a step", action, repeating, move |environment, _| environment.step(&taken)).await
+    }
+
+    /// Starts the program that asks the policy by itself.
+    pub(super) async fn begin(&mut self) -> Result<Step, Stop> {
+        if matches!(self.spawn.start, Start::Messages(_)) {
+            let problem = "its program opens the conversation, so an episode can't start with other messages";
+            return Err(EnvError::Failed(problem.to_owned()).into());
+        }
+        let Some(repeating) = self.stepping() else { return Ok(self.environment()?.begin()?) };
+        let task = &self.spawn.task.id;
+        self.work("the program's first request", task, repeating, |environment, _| environment.begin()).await
+    }
+
+    /// Gives a program that asks by itself its answer.
+    pub(super) async fn answer(&mut self, output: TurnOutput) -> Result<Step, Stop> {
+        let Some(repeating) = self.stepping() else { return Ok(self.environment()?.answer(&output)?) };
+        let question = (output.message.clone(), output.stop);
+        self.work("an answer to the program", &question, repeating, move |environment, _| {
+            environment.answer(&output)
+        })
+        .await
     }
 
     pub(super) async fn hear(&mut self, said: Message) -> Result<Step, Stop> {

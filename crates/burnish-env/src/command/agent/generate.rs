@@ -1,0 +1,85 @@
+//! The generator: tasks that a program makes, and plays by itself.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use burnish_core::{Message, Task};
+use serde_json::Value;
+
+use super::ID;
+use super::config::{Config, bounds};
+use super::doors::Doors;
+use super::play::Asking;
+use crate::command::Commanded;
+use crate::settings::to_value;
+use crate::{Bound, Demonstrations, EnvError, Environment, Generator, TaskSet};
+
+/// A program that makes tasks and plays them, and asks the policy meanwhile.
+#[derive(Debug)]
+pub struct Agents {
+    config: Config,
+    tasks: Commanded,
+    doors: Arc<Doors>,
+}
+
+impl Agents {
+    /// A generator with this configuration. No process is started yet, and nothing listens.
+    ///
+    /// # Errors
+    /// If a key is missing or out of bounds, or there is no such program.
+    pub fn new(config: Config) -> Result<Self, EnvError> {
+        config.check()?;
+        let tasks = Commanded::called(ID, config.processes())?;
+        Ok(Agents { doors: Arc::new(Doors::new(&config)), tasks, config })
+    }
+}
+
+impl Generator for Agents {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn config(&self) -> Value {
+        to_value(&self.config).unwrap_or_default()
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        bounds()
+    }
+
+    fn ready(&self) -> Result<(), EnvError> {
+        self.tasks.ready()
+    }
+
+    fn at_once(&self) -> Option<usize> {
+        self.tasks.at_once()
+    }
+
+    fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
+        self.tasks.tasks(seed, count)
+    }
+
+    fn environment(&self) -> Box<dyn Environment> {
+        Box::new(Asking::new(Arc::clone(&self.tasks.pool), Arc::clone(&self.doors)))
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.tasks.files()
+    }
+
+    /// What the policy is asked is the program's affair, so the answer alone can't be judged.
+    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
+        let said = |message: &Message| {
+            format!("{}: {}", format!("{:?}", message.role).to_lowercase(), message.content)
+        };
+        let mut lines: Vec<String> = task.prompt.iter().map(said).collect();
+        if answer.is_some() {
+            lines.push("not judged: the program asks and judges by itself, in an episode".to_owned());
+        }
+        lines.join("\n")
+    }
+
+    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
+        self.tasks.demonstrations()
+    }
+}
