@@ -80,6 +80,23 @@ class Tested(Agent):
         model.chat("hi")
         time.sleep(60)
 
+    def flood(self, task, model):
+        model.chat("hi")
+        return {"reward": 1.0, "feedback": "x" * 100000}
+
+    def late(self, task, model):
+        """Asks at the address of the episode before, which is over."""
+        before, self.before = getattr(self, "before", None), (model.base_url, model.api_key)
+        model.chat("hi")
+        if before is None:
+            return 1.0
+        head = {"Content-Type": "application/json", "Authorization": "Bearer " + before[1]}
+        body = json.dumps({"model": model.name, "messages": [{"role": "user", "content": "hi"}]}).encode()
+        try:
+            urllib.request.urlopen(urllib.request.Request(before[0] + "/chat/completions", body, head))
+        except urllib.error.HTTPError as error:
+            return {"reward": 0.5, "feedback": json.load(error)["error"]["code"]}
+
     def forever(self, task, model):
         """Asks until it is refused, and says why."""
         count = 0
@@ -288,6 +305,16 @@ fn a_failure_costs_its_episode_alone() {
         let reason = failure(&fixture, does, quick());
         assert!(reason.contains(expected), "{does}: {reason}");
     }
+    let reason = failure(&fixture, "flood", json!({"line_bytes": 4096}));
+    assert!(reason.contains("4096") && reason.contains("line"), "{reason}");
+}
+
+#[test]
+fn the_address_of_an_episode_ends_with_it() {
+    let Some(fixture) = Fixture::new(PROGRAM) else { return };
+    let episodes = episodes(&fixture, "late", json!({"workers": 1}), &mut says(&["a"]));
+    let said: Vec<Option<&str>> = episodes.iter().map(|episode| episode.verdict.feedback.as_deref()).collect();
+    assert_eq!(said, [None, Some("no_episode")]);
 }
 
 #[test]

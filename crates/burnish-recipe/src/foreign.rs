@@ -44,7 +44,7 @@ const TRL: &[(&str, &[&str])] = &[
     ("num_iterations", &["train.epochs"]),
     ("num_train_epochs", &["train.max_steps", "train.num_train_epochs"]),
     ("off_policy_mask_threshold", &["loss.correction.weight.level"]),
-    ("optim", &["optimizer.epsilon", "optimizer.moments"]),
+    ("optim", &["optimizer.epsilon"]),
     ("output_dir", &["run.dir"]),
     (
         "peft_config",
@@ -289,7 +289,7 @@ mod tests {
     }
 
     /// Keys that a recipe leaves out by default.
-    const OPTIONAL: [&str; 17] = [
+    const OPTIONAL: [&str; 16] = [
         "checkpoint.best",
         "data.held_out_share",
         "data.max_length",
@@ -300,7 +300,6 @@ mod tests {
         "engine.urls",
         "loss.config.beta",
         "loss.correction.behavior",
-        "optimizer.moments",
         "policy.chat_template",
         "reward.weights",
         "rollout.cache_mib",

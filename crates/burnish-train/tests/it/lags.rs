@@ -1,12 +1,12 @@
 //! The derivatives of the loss by attention logits, against finite differences.
 
 use burnish_core::rng::Stream;
-use burnish_model::{Architecture, Dtype, Mix, Model, Packed};
+use burnish_model::{Architecture, DeltaRuleConfig, Dtype, Mix, Model, ModelConfig, ModelShape, Packed, Rule};
 use burnish_tensor::{DeltaInputs, DeltaShape, HeadShape, Layout, Param, Tape, Var};
 use burnish_train::{LogitProbe, Sample};
 use std::sync::Arc;
 
-use crate::common::{qwen3, random_sample, tiny_model};
+use crate::common::{VOCAB, qwen3, random_sample, tiny_model};
 
 /// Attention in f64 with one logit moved.
 struct Moved {
@@ -82,9 +82,47 @@ fn loss(model: &Model, sample: &Sample, place: [usize; 4], by: f64) -> f64 {
     scored.iter().map(|&at| nll(at)).sum::<f64>() / scored.len() as f64
 }
 
+/// Four layers, of which the second and the fourth attend.
+fn hybrid() -> Model {
+    let config = ModelConfig::new(&ModelShape {
+        architecture: Architecture::Hybrid,
+        vocab_size: VOCAB as usize,
+        hidden_size: 12,
+        intermediate_size: 20,
+        num_hidden_layers: 4,
+        num_attention_heads: 4,
+        num_key_value_heads: 2,
+        head_dim: 6,
+        max_position_embeddings: 64,
+        rope_theta: 1000.0,
+        tie_word_embeddings: true,
+        dtype: Dtype::F32,
+        delta_rule: Some(DeltaRuleConfig {
+            key_heads: 2,
+            value_heads: 2,
+            key_dim: 4,
+            value_dim: 4,
+            conv_kernel: 3,
+            rule: Some(Rule::Gdn),
+            decay_rank: None,
+            rate_rank: None,
+            gate_rank: None,
+            attention_interval: Some(2),
+        }),
+        masked: false,
+    })
+    .unwrap();
+    let mut model = Model::init(config, 1);
+    let mut random = Stream::new(2);
+    for weight in model.params.data_mut() {
+        *weight += 0.2 * random.normal() as f32;
+    }
+    model
+}
+
 #[test]
 fn derivatives_by_logits_agree_with_finite_differences() {
-    for model in [qwen3(), tiny_model(Architecture::Llama, false, Dtype::F32)] {
+    for model in [qwen3(), tiny_model(Architecture::Llama, false, Dtype::F32), hybrid()] {
         let prompt: Vec<u32> = (0..9).map(|id| (7 * id) % 19).collect();
         let sample = random_sample(&prompt, 8, &mut Stream::new(5));
         let rows = sample.inputs().len();
