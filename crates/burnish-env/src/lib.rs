@@ -19,6 +19,7 @@ mod error;
 pub mod household;
 pub mod lang;
 pub mod mapf;
+pub mod offered;
 mod one_turn;
 pub mod openenv;
 pub mod orders;

@@ -14,6 +14,7 @@ mod client;
 mod lines;
 mod meter;
 mod reply;
+mod serve;
 mod web;
 
 pub use client::{Address, Client, Limits};
@@ -23,3 +24,4 @@ pub use reply::Reply;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(pub String);
+pub use serve::{Tools, serve_stdio};

@@ -89,3 +89,54 @@ fn the_openenv_package_plays_our_environments() {
         assert!(played.status.success(), "{id}: {said}");
     }
 }
+
+/// Plays an episode with the `mcp` package.
+const TOOLS_CLIENT: &str = r#"
+import asyncio, sys
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+async def main(program):
+    server = StdioServerParameters(command=program, args=["env", "serve", "accounts", "--mcp"])
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        names = [tool.name for tool in (await session.list_tools()).tools]
+        assert names[:2] == ["reset", "answer"] and len(names) > 2, names
+        opening = (await session.call_tool("reset", {"seed": 3})).content[0].text
+        again = (await session.call_tool("reset", {"seed": 3})).content[0].text
+        assert opening and opening == again
+        over = (await session.call_tool("answer", {"text": "I give up."})).content[0].text
+        assert '"success":false' in over, over
+        late = await session.call_tool("answer", {"text": "more"})
+        text = late.content[0].text
+        assert getattr(late, "isError", None) or getattr(late, "is_error", None), late
+        assert "the episode is over" in text, text
+
+asyncio.run(main(sys.argv[1]))
+"#;
+
+#[test]
+fn the_mcp_package_plays_our_environments() {
+    let Some(folder) = std::env::var_os("BURNISH_MCP") else {
+        println!("skipped: BURNISH_MCP names no folder with servers of MCP and a venv");
+        return;
+    };
+    let python = std::path::Path::new(&folder).join("venv/bin/python");
+    let program = env!("CARGO_BIN_EXE_burnish");
+    let played = Command::new(python).args(["-W", "ignore", "-c", TOOLS_CLIENT, program]).output().unwrap();
+    assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stderr));
+}
+
+#[test]
+fn an_environment_of_ours_is_a_server_for_another() {
+    let scratch = Scratch::new();
+    scratch.write("rows.jsonl", "{\"prompt\": \"Which tools are there?\", \"answer\": \"x\"}\n");
+    let server = format!(
+        "servers.world={{command=[{:?}, \"env\", \"serve\", \"accounts\", \"--mcp\"], repeating=\"rebuilt\"}}",
+        env!("CARGO_BIN_EXE_burnish")
+    );
+    let shown =
+        scratch.burnish(&["env", "show", "rows", "path=rows.jsonl", "verifier=exact", &server]).succeeds();
+    let text = shown.stdout();
+    assert!(text.contains("reset") && text.contains("Begins an episode"), "{text}");
+}

@@ -123,7 +123,7 @@ struct End {
 }
 
 /// Why a message was not followed.
-struct Refusal {
+pub(crate) struct Refusal {
     code: &'static str,
     message: String,
     /// Where the message is wrong, as pydantic says it.
@@ -138,6 +138,13 @@ impl Refusal {
     fn invalid(error: &serde_json::Error) -> Self {
         let errors = json!([{"type": "value_error", "loc": [], "msg": error.to_string()}]);
         Refusal { code: "VALIDATION_ERROR", message: "Invalid message".to_owned(), errors: Some(errors) }
+    }
+
+    /// In words.
+    pub(crate) fn said(&self) -> String {
+        let errors = self.errors.iter().flat_map(|errors| errors.as_array()).flatten();
+        let said: Vec<&str> = errors.filter_map(|error| error["msg"].as_str()).collect();
+        if said.is_empty() { self.message.clone() } else { said.join("; ") }
     }
 
     fn text(self) -> String {
@@ -186,7 +193,11 @@ impl Seat {
         }
     }
 
-    fn reset(&mut self, data: Value) -> Result<Value, Refusal> {
+    /// Begins an episode: `seed` and `episode_id`, both of which may be left out.
+    ///
+    /// # Errors
+    /// If they are none, or the environment fails.
+    pub(crate) fn reset(&mut self, data: Value) -> Result<Value, Refusal> {
         let Reset { seed, episode_id } = if data.is_null() { Reset::default() } else { read(data)? };
         let seed = seed.unwrap_or_else(|| {
             self.unseeded += 1;
@@ -225,7 +236,11 @@ impl Seat {
         Ok(answered)
     }
 
-    fn say(&mut self, message: String, calls: Vec<(String, Value)>) -> Result<Value, Refusal> {
+    /// Says a message and calls tools, with their names and arguments.
+    ///
+    /// # Errors
+    /// If no episode is under way, or it can't go on.
+    pub(crate) fn say(&mut self, message: String, calls: Vec<(String, Value)>) -> Result<Value, Refusal> {
         let (session, known, steps) = match std::mem::replace(&mut self.playing, Playing::Nothing) {
             Playing::Turn { session, known, steps, .. } => (session, known, steps),
             Playing::Over { steps } => {
@@ -287,7 +302,8 @@ impl Seat {
         json!({"episode_id": self.episode_id, "step_count": steps})
     }
 
-    fn tools(&self) -> Vec<ToolSpec> {
+    /// The tools that may be called.
+    pub(crate) fn tools(&self) -> Vec<ToolSpec> {
         match &self.playing {
             Playing::Turn { tools, .. } => tools.to_vec(),
             _ => self.generator.environment().tools(),

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use burnish_core::{Role, ToolCall};
+use burnish_env::offered::{INSTRUCTIONS, Offered};
 use burnish_env::openenv::{Served, Serving};
 use burnish_env::{CATALOGUE, Generator};
 use burnish_recipe::TASKS_MAX;
@@ -36,7 +37,7 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         seed: u64,
     },
-    /// Serve an environment over OpenEnv, so that other trainers can use it.
+    /// Serve an environment over OpenEnv, or over MCP, so that other trainers can use it.
     Serve(ServeArguments),
 }
 
@@ -47,6 +48,9 @@ pub(crate) struct ServeArguments {
     id: String,
     /// Overrides of its configuration, `key.sub=value`.
     overrides: Vec<String>,
+    /// Serve tools over the Model Context Protocol, to the one client at stdin and stdout.
+    #[arg(long, conflicts_with_all = ["address", "sessions", "key_env"])]
+    mcp: bool,
     /// Address and port; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     address: String,
@@ -98,10 +102,14 @@ fn show(id: &str, overrides: &[String], count: usize, seed: u64) -> Done {
 }
 
 fn serve(arguments: ServeArguments) -> Done {
-    let ServeArguments { id, overrides, address, sessions, turns, key_env } = arguments;
+    let ServeArguments { id, overrides, mcp, address, sessions, turns, key_env } = arguments;
     let source = burnish_recipe::Source::parse("configuration", "", &overrides)?;
     let generator: Arc<dyn Generator> = Arc::from(burnish_env::build(&id, &source.decode()?)?);
     generator.ready()?;
+    if mcp {
+        let offered = Offered::new(generator, turns)?;
+        return Ok(burnish_mcp::serve_stdio(&format!("burnish {id}"), INSTRUCTIONS, offered)?);
+    }
     let key = key_env.map(|variable| {
         let key = std::env::var(&variable).ok().filter(|key| !key.is_empty());
         key.ok_or_else(|| format!("--key-env {variable}: the variable must hold the key, but it is not set"))
