@@ -313,7 +313,8 @@ fn a_failure_costs_its_episode_alone() {
 fn the_address_of_an_episode_ends_with_it() {
     let Some(fixture) = Fixture::new(PROGRAM) else { return };
     let episodes = episodes(&fixture, "late", json!({"workers": 1}), &mut says(&["a"]));
-    let said: Vec<Option<&str>> = episodes.iter().map(|episode| episode.verdict.feedback.as_deref()).collect();
+    let said: Vec<Option<&str>> =
+        episodes.iter().map(|episode| episode.verdict.feedback.as_deref()).collect();
     assert_eq!(said, [None, Some("no_episode")]);
 }
 

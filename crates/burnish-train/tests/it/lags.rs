@@ -1,7 +1,9 @@
 //! The derivatives of the loss by attention logits, against finite differences.
 
 use burnish_core::rng::Stream;
-use burnish_model::{Architecture, DeltaRuleConfig, Dtype, Mix, Model, ModelConfig, ModelShape, Packed, Rule};
+use burnish_model::{
+    Architecture, DeltaRuleConfig, Dtype, Mix, Model, ModelConfig, ModelShape, Packed, Rule,
+};
 use burnish_tensor::{DeltaInputs, DeltaShape, HeadShape, Layout, Param, Tape, Var};
 use burnish_train::{LogitProbe, Sample};
 use std::sync::Arc;
