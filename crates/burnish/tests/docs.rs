@@ -112,6 +112,8 @@ fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
                 "rollout.repetition_penalty=1.1",
                 "rollout.grammar={regex=\"[0-9]+\"}",
                 "rollout.allow_off_policy=true",
+                // Left out, the device decides.
+                "rollout.cache_mib=4096",
                 "loss.correction={behavior=\"sampled\", weight={level=\"token\"}}",
             ],
         );

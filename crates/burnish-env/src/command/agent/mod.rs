@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The processes and their lines are those of `command`, with one request more: `run` plays a whole episode. While it is
-//! under way, the process asks the policy at an address of this episode alone ([`Doors`]), and each of its requests is a
+//! under way, the process asks the policy at an address of this episode alone (`Doors`), and each of its requests is a
 //! turn. `docs/environments/agent.md` says more.
 
 mod config;
