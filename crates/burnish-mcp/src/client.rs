@@ -196,7 +196,11 @@ impl Client {
         let patience = self.limits.call;
         let called = within(patience, &self.meter, self.service.call_tool(asked));
         let problem = match called {
-            Ok(Ok(result)) => return Ok(Reply::of(result, self.limits.result_bytes)),
+            // A result may be there before anybody has looked at what was wrong on its way.
+            Ok(Ok(result)) => match self.meter.fault() {
+                None => return Ok(Reply::of(result, self.limits.result_bytes)),
+                Some(fault) => fault,
+            },
             Ok(Err(ServiceError::McpError(error))) => {
                 return Ok(Reply::refused(error, self.limits.result_bytes));
             }
