@@ -21,6 +21,7 @@ mod policy;
 mod record;
 pub mod rng;
 mod sampling;
+mod sampling_options;
 mod script;
 pub mod settings;
 mod streaming;
@@ -39,6 +40,7 @@ pub use policy::{
 };
 pub use record::{Contact, Fork, Place, Record, RecordedTurn, Repeating, Speaker, Told, ToolCalls};
 pub use sampling::{Grammar, LOGPROBS_MAX, Sampling, SamplingError};
+pub use sampling_options::SamplingOptions;
 pub use script::{Said, Script};
 pub use streaming::{Partial, Streaming};
 pub use task::{Task, TaskId};

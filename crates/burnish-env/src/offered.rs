@@ -6,7 +6,7 @@ use burnish_core::ToolSpec;
 use burnish_mcp::Tools;
 use serde_json::{Map, Value, json};
 
-use crate::openenv::Seat;
+use crate::guest::{Guest, News, text_of};
 use crate::{EnvError, Generator};
 
 /// Begins an episode.
@@ -21,7 +21,7 @@ pub const INSTRUCTIONS: &str = "A task of an environment. `reset` begins an epis
 
 /// An environment whose episodes are played by calling tools.
 pub struct Offered {
-    seat: Seat,
+    guest: Guest,
 }
 
 impl Offered {
@@ -36,7 +36,7 @@ impl Offered {
                 format!("the environment has a tool `{}`, which has another meaning here", tool.name);
             return Err(EnvError::Failed(problem));
         }
-        Ok(Offered { seat: Seat::new(generator, turns_max) })
+        Ok(Offered { guest: Guest::new(generator, turns_max) })
     }
 }
 
@@ -56,28 +56,37 @@ impl Tools for Offered {
             tool(RESET, "Begins an episode, and returns what there is to read.", seed),
             tool(ANSWER, "Says a text to the environment.", text),
         ];
-        tools.extend(self.seat.tools());
+        tools.extend(self.guest.tools());
         tools
     }
 
     fn call(&mut self, name: &str, arguments: Map<String, Value>) -> Result<String, String> {
-        let told = match name {
-            RESET => self.seat.reset(Value::Object(arguments)),
-            ANSWER => match arguments.get("text").and_then(Value::as_str) {
-                Some(text) => self.seat.say(text.to_owned(), Vec::new()),
-                None => return Err("`text` is missing".to_owned()),
-            },
-            _ => self.seat.say(String::new(), vec![(name.to_owned(), Value::Object(arguments))]),
+        let news = match name {
+            RESET => self.guest.reset(seed_of(&arguments)?)?,
+            ANSWER => {
+                let text = arguments.get("text").and_then(Value::as_str).ok_or("`text` is missing")?;
+                self.guest.say(text.to_owned(), Vec::new())?
+            }
+            _ => self.guest.say(String::new(), vec![(name.to_owned(), Value::Object(arguments))])?,
         };
-        let mut told = told.map_err(|refusal| refusal.said())?;
-        if told["done"] != json!(true) {
-            return Ok(told["observation"]["text"].as_str().unwrap_or_default().to_owned());
+        match news {
+            News::Turn { messages, .. } => Ok(text_of(&messages)),
+            News::Over(end) => {
+                let end = serde_json::to_string(&end).map_err(|error| error.to_string())?;
+                Ok(format!("The episode is over: {end}"))
+            }
         }
-        let end = &mut told["observation"];
-        if let Some(end) = end.as_object_mut() {
-            end.retain(|key, _| !["messages", "text"].contains(&key.as_str()));
-        }
-        Ok(format!("The episode is over: {end}"))
+    }
+}
+
+/// The seed that `reset` is given, if it is given one.
+fn seed_of(arguments: &Map<String, Value>) -> Result<Option<u64>, String> {
+    match arguments.get("seed") {
+        None | Some(Value::Null) => Ok(None),
+        Some(seed) => match seed.as_u64() {
+            Some(seed) => Ok(Some(seed)),
+            None => Err(format!("`seed` must be a whole number, 0 or more, not {seed}")),
+        },
     }
 }
 

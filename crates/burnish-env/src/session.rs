@@ -18,14 +18,14 @@ use crate::rollout::{Overlong, RolloutSpec, SeedPlace, Spawn, play};
 
 /// An episode under way. It is given up when this is dropped.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     answers: Sender<Message>,
     seen: Receiver<Seen>,
 }
 
 /// What there is to see of an episode.
 #[derive(Debug)]
-pub enum Seen {
+pub(crate) enum Seen {
     /// It is the policy's turn.
     Turn {
         /// The whole conversation, the newest message last.
@@ -45,7 +45,7 @@ impl Session {
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn begin(
+    pub(crate) fn begin(
         generator: Arc<dyn Generator>,
         task: Task,
         seed: u64,
@@ -76,12 +76,12 @@ impl Session {
     }
 
     /// Waits until there is something to see: once after the beginning and once after each answer.
-    pub fn look(&self) -> Seen {
+    pub(crate) fn look(&self) -> Seen {
         self.seen.recv().unwrap_or_else(|_| Seen::Failed("the episode is over".to_owned()))
     }
 
     /// Answers, and waits for what comes of it.
-    pub fn answer(&self, message: Message) -> Seen {
+    pub(crate) fn answer(&self, message: Message) -> Seen {
         match self.answers.send(message) {
             Ok(()) => self.look(),
             Err(_) => Seen::Failed("the episode is over".to_owned()),

@@ -212,6 +212,14 @@ fn a_server_that_misbehaves_costs_its_episode_and_says_why() {
 }
 
 #[test]
+fn a_configuration_that_wants_few_sessions_leaves_others_as_many_as_they_want() {
+    let server = StandIn::start(|_| Reply::Say(json!({"type": "state", "data": {}}).to_string()));
+    let at_once = |sessions: usize| generator(&server.url, json!({"sessions": sessions})).at_once();
+    let kept = generator(&server.url, json!({"sessions": 1}));
+    assert_eq!((kept.at_once(), at_once(3), at_once(2)), (Some(1), Some(3), Some(2)));
+}
+
+#[test]
 fn what_a_server_refuses_is_said_to_the_policy() {
     let server =
         StandIn::start(|message| match (message["type"].as_str(), message["data"]["message"].as_str()) {
@@ -261,7 +269,7 @@ fn a_server_that_is_away_or_no_openenv_is_named_before_anything_is_played() {
     for (keys, key) in [
         (json!({}), "url"),
         (json!({"url": "localhost:8000"}), "url"),
-        (json!({"url": url, "key_env": "BURNISH_NO_SUCH_KEY"}), "BURNISH_NO_SUCH_KEY"),
+        (json!({"url": url, "api_key_env": "BURNISH_NO_SUCH_KEY"}), "BURNISH_NO_SUCH_KEY"),
         (json!({"url": url, "reset": {"seed": 1}}), "reset"),
         (json!({"url": url, "sessions": 0}), "sessions"),
         (json!({"url": url, "action": {"a": 1}, "answer": "a"}), "answer"),

@@ -224,11 +224,7 @@ async fn read(request: Request<Body>, body_bytes: usize) -> Option<Asked> {
     Some(Asked { method, path, key, body })
 }
 
-pub(crate) fn response(
-    status: StatusCode,
-    content_type: &'static str,
-    body: String,
-) -> Response<Full<Bytes>> {
+fn response(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(content_type));

@@ -118,18 +118,6 @@ impl Server {
         &self.url
     }
 
-    pub(crate) fn patience(&self) -> Patience {
-        self.patience
-    }
-
-    pub(crate) fn headers(&self) -> &[(&'static str, HeaderValue)] {
-        &self.headers
-    }
-
-    pub(crate) fn client(&self) -> &Client<HttpsConnector<Connector>, Full<Bytes>> {
-        &self.client
-    }
-
     /// `GET` of a path, which begins with a slash.
     pub fn get(&self, path: &str) -> Call<'_> {
         self.call(Method::GET, path, None)
@@ -241,10 +229,7 @@ impl Call<'_> {
     /// # Errors
     /// If nothing comes.
     pub async fn answer(&self) -> Result<Answered, HttpError> {
-        let answered = self.in_time(self.exchange(1), 1).await.map_err(|miss| match miss {
-            Miss::Retryable(error, _) | Miss::Fatal(error) => error,
-        })?;
-        let (parts, body) = answered.into_parts();
+        let (parts, body) = self.response().await?.into_parts();
         let body = Incoming::new(self.name(), body);
         Ok(Answered { status: parts.status.as_u16(), headers: parts.headers, body })
     }
@@ -293,7 +278,7 @@ impl Call<'_> {
         }
     }
 
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{} {}", self.method, self.url)
     }
 
@@ -307,6 +292,13 @@ impl Call<'_> {
 
     async fn whole(&self, tries: u32) -> Result<String, Miss> {
         self.send(tries).await?.text().await.map_err(|error| self.lost(error, tries))
+    }
+
+    /// As [`Call::answer`], as it comes.
+    pub(crate) async fn response(&self) -> Result<Response<hyper::body::Incoming>, HttpError> {
+        self.in_time(self.exchange(1), 1).await.map_err(|miss| match miss {
+            Miss::Retryable(error, _) | Miss::Fatal(error) => error,
+        })
     }
 
     async fn exchange(&self, tries: u32) -> Result<Response<hyper::body::Incoming>, Miss> {

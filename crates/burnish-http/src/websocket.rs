@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use crate::error::complaint;
 use crate::runtime::runtime;
 use crate::server::reason;
-use crate::{HttpError, Incoming, Server, timeout};
+use crate::{HttpError, Incoming, Server};
 
 /// Texts that may wait to be received. While that many wait, no more are read.
 const WAITING_MAX: usize = 16;
@@ -31,7 +31,7 @@ const WAITING_MAX: usize = 16;
 /// Dropping it closes the connection.
 #[derive(Debug)]
 pub struct WebSocket {
-    /// `WEBSOCKET` and the address.
+    /// What it is called in errors: the request that opened it.
     name: String,
     outgoing: mpsc::UnboundedSender<String>,
     incoming: mpsc::Receiver<Result<String, HttpError>>,
@@ -44,46 +44,35 @@ impl Server {
     /// # Errors
     /// If there is no such server, or it speaks no WebSocket at this path.
     pub async fn websocket(&self, path: &str, bytes_max: usize) -> Result<WebSocket, HttpError> {
-        let name = format!("WEBSOCKET {}{path}", self.url());
-        let failed = |problem: String| HttpError::Connection { call: name.clone(), tries: 1, problem };
-        let longest = self.patience().timeout;
-        let stream = timeout(longest, self.upgraded(path, bytes_max, &name)).await;
-        let stream =
-            stream.unwrap_or_else(|| Err(failed(format!("timeout after {} s", longest.as_secs_f64()))))?;
-        let runtime = runtime().map_err(|error| failed(error.to_string()))?;
-        let (socket, carrying) = WebSocket::over(stream, name);
-        runtime.spawn(carrying);
-        Ok(socket)
-    }
-
-    async fn upgraded(&self, path: &str, bytes_max: usize, name: &str) -> Result<Stream, HttpError> {
         let key = generate_key();
-        let mut request = Request::get(format!("{}{path}", self.url()))
-            .header(CONNECTION, "Upgrade")
-            .header(UPGRADE, "websocket")
-            .header(SEC_WEBSOCKET_VERSION, "13")
-            .header(SEC_WEBSOCKET_KEY, &key);
-        for (header, value) in self.headers() {
-            request = request.header(*header, value);
+        let mut call = self.get(path);
+        for (name, value) in [
+            (CONNECTION, "Upgrade"),
+            (UPGRADE, "websocket"),
+            (SEC_WEBSOCKET_VERSION, "13"),
+            (SEC_WEBSOCKET_KEY, &key),
+        ] {
+            // All of them can be sent: the key is base64.
+            if let Ok(value) = HeaderValue::from_str(value) {
+                call = call.with_header(name, value);
+            }
         }
-        let request = request.body(Full::<Bytes>::default()).map_err(|error| HttpError::Address {
-            url: self.url().to_owned(),
-            problem: format!("it is no address: {error}"),
-        })?;
-        let failed = |problem: String| HttpError::Connection { call: name.to_owned(), tries: 1, problem };
-        let response = self.client().request(request).await.map_err(|error| failed(reason(&error)))?;
+        let failed = |problem: String| HttpError::Connection { call: call.name(), tries: 1, problem };
+        let response = call.response().await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let status = response.status().as_u16();
-            let text = Incoming::new(name.to_owned(), response.into_body()).text().await?;
-            let said = complaint(&text);
-            return Err(HttpError::Status { call: name.to_owned(), status, tries: 1, said });
+            let said = complaint(&Incoming::new(call.name(), response.into_body()).text().await?);
+            return Err(HttpError::Status { call: call.name(), status, tries: 1, said });
         }
         let accepted = response.headers().get(SEC_WEBSOCKET_ACCEPT).map(|value| value.as_bytes());
         if accepted != Some(derive_accept_key(key.as_bytes()).as_bytes()) {
             return Err(failed("it does not answer as a WebSocket does".to_owned()));
         }
         let upgraded = hyper::upgrade::on(response).await.map_err(|error| failed(reason(&error)))?;
-        Ok(stream(upgraded, Role::Client, bytes_max).await)
+        let (socket, carrying) =
+            WebSocket::over(stream(upgraded, Role::Client, bytes_max).await, call.name());
+        runtime().map_err(|error| failed(error.to_string()))?.spawn(carrying);
+        Ok(socket)
     }
 }
 
@@ -118,7 +107,7 @@ pub(crate) fn accepted(
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     // Base64 can always be sent.
     headers.extend(accept.map(|accept| (SEC_WEBSOCKET_ACCEPT, accept)));
-    let name = format!("WEBSOCKET {}", request.uri().path());
+    let name = format!("GET {}", request.uri().path());
     tokio::spawn(async move {
         // A client that goes before the connection stands is no concern.
         let Ok(upgraded) = hyper::upgrade::on(&mut request).await else { return };

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use burnish_core::SamplingOptions;
 use burnish_recipe::{Recipe, bounds};
 use burnish_serve::{Inbox, PolicyBackend, Served, Server, ServerConfig, Serving, serve_policy};
 
 use crate::RunError;
-use crate::generate::{Answerer, Asked, SamplingOptions, in_words};
+use crate::generate::{Answerer, Asked, in_words};
 use crate::inspect::is_run;
 use crate::watch::Stop;
 

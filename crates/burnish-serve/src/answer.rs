@@ -102,7 +102,7 @@ fn choice(
         _ if is_calling => "tool_calls",
         StopReason::EndToken | StopReason::StopString | StopReason::Control => "stop",
     };
-    let logprobs = match request.wishes.logprobs {
+    let logprobs = match request.sampling.logprobs {
         None => Value::Null,
         Some(top) => logprobs(request, spoken, top, decode)?,
     };

@@ -19,5 +19,5 @@ mod server;
 pub use answer::Decode;
 pub use policy::{Inbox, PolicyBackend, Served, Serving, serve_policy};
 pub use refusal::Refusal;
-pub use request::{ChatRequest, Shape, Wishes};
+pub use request::{ChatRequest, Shape};
 pub use server::{Backend, Caller, Reply, Server, ServerConfig, Spoken};

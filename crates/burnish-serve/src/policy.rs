@@ -187,14 +187,16 @@ fn next(inbox: &Inbox, patience: Option<Duration>) -> Result<Option<(ChatRequest
 /// # Errors
 /// Names the field that is out of range.
 fn turns(request: &ChatRequest, serving: &Serving, number: u64) -> Result<Vec<Turn>, Refusal> {
-    let sampling = request.wishes.over(&serving.defaults);
+    let mut sampling = request.sampling.over(&serving.defaults);
+    // Log-probs of the tokens themselves are on the trace.
+    sampling.logprobs = request.sampling.logprobs.filter(|top| *top > 0);
     if sampling.tokens_max > serving.tokens_max {
         let problem = format!("`max_tokens` must be {} or less", serving.tokens_max);
         return Err(Refusal::invalid("max_tokens", problem));
     }
     sampling.check().map_err(PolicyError::from)?;
     let own = Address { task: number, ..Address::new(serving.seed, Purpose::Sample) }.seed();
-    let seed = request.wishes.seed.unwrap_or(own);
+    let seed = request.seed.unwrap_or(own);
     let (messages, tools) = (Arc::new(request.messages.clone()), Arc::new(request.tools.clone()));
     let sampling = Arc::new(sampling);
     let turn = |at: usize| Turn {

@@ -1,6 +1,6 @@
 //! What is asked for.
 
-use burnish_core::{Grammar, Message, Sampling, ToolSpec, openai};
+use burnish_core::{Grammar, Message, SamplingOptions, ToolSpec, openai};
 use serde_json::Value;
 
 use crate::Refusal;
@@ -70,36 +70,14 @@ pub struct ChatRequest {
     pub messages: Vec<Message>,
     /// Tools that may be called.
     pub tools: Vec<ToolSpec>,
-    /// How tokens are to be chosen.
-    pub wishes: Wishes,
+    /// How tokens are to be chosen. The likeliest tokens to report may be 0: then log-probs alone are asked for.
+    pub sampling: SamplingOptions,
+    /// Seed of the first answer.
+    pub seed: Option<u64>,
     /// Number of answers, at least 1.
     pub answers: usize,
     /// How the answer is written.
     pub shape: Shape,
-}
-
-/// What a request says about how tokens are chosen; the rest is the backend's decision. The fields are those of
-/// [`Sampling`].
-#[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs, reason = "they are described there")]
-pub struct Wishes {
-    pub temperature: Option<f32>,
-    pub top_p: Option<f32>,
-    pub top_k: Option<usize>,
-    pub min_p: Option<f32>,
-    pub repetition_penalty: Option<f32>,
-    pub presence_penalty: Option<f32>,
-    pub frequency_penalty: Option<f32>,
-    pub tokens_max: Option<usize>,
-    pub min_tokens: Option<usize>,
-    pub stop: Vec<String>,
-    pub include_stop: bool,
-    pub stop_token_ids: Vec<u32>,
-    pub ignore_eos: bool,
-    pub grammar: Option<Grammar>,
-    /// The likeliest tokens to report at each place; `None` if no log-probs are asked for.
-    pub logprobs: Option<usize>,
-    pub seed: Option<u64>,
 }
 
 /// How an answer is written.
@@ -113,37 +91,6 @@ pub struct Shape {
     pub has_ids: bool,
     /// In log-probs, tokens as `token_id:N`.
     pub ids_as_tokens: bool,
-}
-
-impl Wishes {
-    /// The sampling of a request where `defaults` are what it does not say.
-    pub fn over(&self, defaults: &Sampling) -> Sampling {
-        let of = self.clone();
-        let tokens_max = of.tokens_max.unwrap_or(defaults.tokens_max);
-        Sampling {
-            temperature: of.temperature.unwrap_or(defaults.temperature),
-            top_p: of.top_p.unwrap_or(defaults.top_p),
-            top_k: of.top_k.unwrap_or(defaults.top_k),
-            min_p: of.min_p.unwrap_or(defaults.min_p),
-            repetition_penalty: of.repetition_penalty.unwrap_or(defaults.repetition_penalty),
-            presence_penalty: of.presence_penalty.unwrap_or(defaults.presence_penalty),
-            frequency_penalty: of.frequency_penalty.unwrap_or(defaults.frequency_penalty),
-            tokens_max,
-            min_tokens: of.min_tokens.unwrap_or(defaults.min_tokens.min(tokens_max)),
-            stop: if of.stop.is_empty() { defaults.stop.clone() } else { of.stop },
-            include_stop: of.include_stop || defaults.include_stop,
-            stop_token_ids: if of.stop_token_ids.is_empty() {
-                defaults.stop_token_ids.clone()
-            } else {
-                of.stop_token_ids
-            },
-            ignore_eos: of.ignore_eos || defaults.ignore_eos,
-            // Those of the tokens themselves are on the trace.
-            logprobs: of.logprobs.filter(|top| *top > 0),
-            grammar: of.grammar.or_else(|| defaults.grammar.clone()),
-            ..defaults.clone()
-        }
-    }
 }
 
 impl ChatRequest {
@@ -175,10 +122,10 @@ impl ChatRequest {
             return Err(Refusal::invalid("n", format!("`n` must be 1 to {ANSWERS_MAX}")));
         }
         let shape = shape(&mut fields)?;
-        let wishes = wishes(&mut fields)?;
+        let (sampling, seed) = (sampling(&mut fields)?, fields.seed()?);
         IGNORED.iter().for_each(|name| fields.ignore(name));
         fields.finish(&KNOWN)?;
-        Ok(ChatRequest { model, messages, tools: tools.unwrap_or_default(), wishes, answers, shape })
+        Ok(ChatRequest { model, messages, tools: tools.unwrap_or_default(), sampling, seed, answers, shape })
     }
 }
 
@@ -192,7 +139,7 @@ fn shape(fields: &mut Fields) -> Result<Shape, Refusal> {
     })
 }
 
-fn wishes(fields: &mut Fields) -> Result<Wishes, Refusal> {
+fn sampling(fields: &mut Fields) -> Result<SamplingOptions, Refusal> {
     let (tokens_max, newer) = (fields.count("max_tokens")?, fields.count("max_completion_tokens")?);
     let top = fields.count("top_logprobs")?;
     let logprobs = match (fields.flag("logprobs")?, top) {
@@ -208,7 +155,7 @@ fn wishes(fields: &mut Fields) -> Result<Wishes, Refusal> {
         (true, top) => Some(top.unwrap_or(0)),
         (false, _) => None,
     };
-    Ok(Wishes {
+    Ok(SamplingOptions {
         temperature: fields.number("temperature")?,
         top_p: fields.number("top_p")?,
         top_k: top_k(fields)?,
@@ -224,7 +171,6 @@ fn wishes(fields: &mut Fields) -> Result<Wishes, Refusal> {
         ignore_eos: fields.flag("ignore_eos")?,
         grammar: grammar(fields)?,
         logprobs,
-        seed: fields.seed()?,
     })
 }
 

@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use burnish_core::Sampling;
+
 use super::*;
 
 fn read(fields: Value) -> Result<ChatRequest, Refusal> {
@@ -13,9 +15,12 @@ fn read(fields: Value) -> Result<ChatRequest, Refusal> {
 #[test]
 fn what_is_not_said_is_the_backends_decision() {
     let request = read(json!({"temperature": null, "user": "x", "metadata": {"a": 1}})).unwrap();
-    assert_eq!((request.wishes.clone(), request.answers), (Wishes::default(), 1));
+    assert_eq!(
+        (request.sampling.clone(), request.seed, request.answers),
+        (SamplingOptions::default(), None, 1)
+    );
     let defaults = Sampling { stop: vec!["\n".into()], top_k: 4, ..Sampling::at(0.5, 9) };
-    assert_eq!(request.wishes.over(&defaults), defaults);
+    assert_eq!(request.sampling.over(&defaults), defaults);
 }
 
 #[test]
@@ -29,7 +34,7 @@ fn what_is_said_stands_in_place_of_the_defaults() {
         "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}},
     }));
     let request = request.unwrap();
-    assert_eq!((request.answers, request.wishes.seed), (2, Some(u64::MAX)));
+    assert_eq!((request.answers, request.seed), (2, Some(u64::MAX)));
     assert!(request.shape.is_stream && request.shape.has_usage && request.shape.has_ids);
     let defaults = Sampling { stop: vec!["\n".into()], top_k: 4, ..Sampling::at(0.5, 9) };
     let expected = Sampling {
@@ -47,7 +52,7 @@ fn what_is_said_stands_in_place_of_the_defaults() {
         grammar: Some(Grammar::JsonSchema(json!({"type": "object"}))),
         ..Sampling::at(0.0, 4)
     };
-    assert_eq!(request.wishes.over(&defaults), expected);
+    assert_eq!(request.sampling.over(&defaults), expected);
 }
 
 #[test]

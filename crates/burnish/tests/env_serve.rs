@@ -68,8 +68,17 @@ fn a_run_learns_from_an_environment_that_another_program_serves() {
     let run = ["train", "served.toml", "run.dir=served", "train.max_steps=2", "eval.tasks=4"];
     scratch.burnish(&run).succeeds();
     scratch.burnish(&["rollout", "--from", "served", "--replay"]).succeeds();
-    let summary = String::from_utf8(scratch.read("served/metrics.jsonl")).unwrap();
-    assert!(summary.contains("\"rewards/reward\"") || summary.contains("reward"), "{summary}");
+    let episodes = scratch.burnish(&["rollout", "--from", "served", "--json"]).succeeds().stdout();
+    let episodes: Vec<serde_json::Value> =
+        episodes.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!episodes.is_empty());
+    for episode in &episodes {
+        assert_eq!(episode["ending"], "completed", "{episode}");
+        assert!(episode["rewards"]["reward"].is_f64(), "{episode}");
+        // What it reads is what the server says, not what stands for it before the episode begins.
+        let read = episode["text"].as_str().unwrap();
+        assert!(!read.contains("begins with the seed"), "{episode}");
+    }
 }
 
 #[test]

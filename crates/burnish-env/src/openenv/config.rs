@@ -21,8 +21,8 @@ const RETRIES: u32 = 3;
 pub struct Config {
     /// Address of the server (`http://localhost:8000`).
     pub url: String,
-    /// Environment variable with the key that it asks for, which is sent as a bearer token. Empty: none.
-    pub key_env: String,
+    /// Environment variable with the key that it asks for, which is sent as a bearer token.
+    pub api_key_env: Option<String>,
     /// What the policy reads before the first observation, as the system's message. Empty: nothing.
     pub prompt: String,
     /// Further parameters of `reset`, beside `seed`.
@@ -83,7 +83,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             url: String::new(),
-            key_env: String::new(),
+            api_key_env: None,
             prompt: String::new(),
             reset: Map::new(),
             action: Map::new(),
@@ -142,8 +142,8 @@ impl Config {
             Some(("wss", rest)) => format!("https://{rest}"),
             _ => self.url.clone(),
         };
-        let key = (!self.key_env.is_empty()).then(|| key_from(&self.key_env, &url)).transpose();
-        let key = key.map_err(|error| config_error("key_env", &error.to_string()))?;
+        let key = self.api_key_env.as_ref().map(|variable| key_from(variable, &url)).transpose();
+        let key = key.map_err(|error| config_error("api_key_env", &error.to_string()))?;
         let patience = Patience { timeout: self.timeout(), retries: RETRIES, wait: WAIT };
         Server::new(&url, key.as_deref(), patience).map_err(|error| config_error("url", &error.to_string()))
     }

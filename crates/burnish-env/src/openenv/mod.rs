@@ -13,6 +13,8 @@ mod generate;
 mod play;
 mod pool;
 mod seat;
+#[cfg(test)]
+mod seat_tests;
 mod served;
 mod session;
 mod shape;
@@ -25,7 +27,6 @@ use crate::{EnvError, Generator, Kind, settings};
 
 pub use config::{Config, Counted, Repeats};
 pub use generate::OpenEnv;
-pub use seat::{Reply, Seat};
 pub use served::{Served, Serving};
 
 /// Id of the environment.

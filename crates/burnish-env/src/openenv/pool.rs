@@ -28,19 +28,27 @@ pub(super) struct Pool {
 #[derive(Debug, Default)]
 struct Sessions {
     idle: Mutex<Vec<Session>>,
-    /// How many there can be at the same time.
-    room: OnceLock<usize>,
+    room: Mutex<Room>,
+}
+
+/// How many sessions there can be at the same time.
+#[derive(Debug, Default)]
+struct Room {
+    /// As many as were opened beside each other.
+    known: usize,
+    /// The server has refused one more.
+    is_all: bool,
 }
 
 /// The address of a server and the name of its key.
-type Name = (String, String);
+type Name = (String, Option<String>);
 
 /// The sessions that somebody has.
 static SESSIONS: Mutex<Vec<(Name, Weak<Sessions>)>> = Mutex::new(Vec::new());
 
 impl Sessions {
     fn of(config: &Config) -> Arc<Self> {
-        let name = (config.url.clone(), config.key_env.clone());
+        let name = (config.url.clone(), config.api_key_env.clone());
         let mut all = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(_, sessions)| sessions.strong_count() > 0);
         let known = all.iter().find(|(other, _)| *other == name).and_then(|(_, sessions)| sessions.upgrade());
@@ -93,21 +101,22 @@ impl Pool {
         tools(&listed.map_err(Failure::said)?.observation)
     }
 
-    /// How many episodes can be played at the same time: sessions are opened until the server has no more room, and are
-    /// kept.
+    /// How many episodes can be played at the same time: sessions are opened until there are as many as are wanted, or the
+    /// server has no more room, and are kept.
     pub(super) fn room(&self) -> usize {
-        let room = self.sessions.room.get_or_init(|| {
-            let mut idle = self.sessions.idle();
-            while idle.len() < self.config.sessions {
-                match Session::open(&self.server, &self.config) {
-                    Ok(session) => idle.push(session),
-                    Err(_) => break,
+        let mut room = self.sessions.room.lock().unwrap_or_else(PoisonError::into_inner);
+        while room.known < self.config.sessions && !room.is_all {
+            match Session::open(&self.server, &self.config) {
+                Ok(session) => {
+                    self.sessions.idle().push(session);
+                    room.known += 1;
                 }
+                Err(Failure::Full(_)) => room.is_all = true,
+                // The first episode says why.
+                Err(_) => break,
             }
-            // Without any, the first episode says why.
-            idle.len().max(1)
-        });
-        self.config.sessions.min(*room)
+        }
+        room.known.clamp(1, self.config.sessions)
     }
 
     /// A new session. A server without room is waited for: whoever had the last one may have just left it.

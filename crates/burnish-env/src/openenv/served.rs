@@ -186,19 +186,18 @@ mod tests {
 
     #[test]
     fn who_has_no_key_or_finds_no_seat_is_told() {
-        let keys = |url: &str, key: &str| json!({"url": url, "answer": "message", "key_env": key, "timeout_seconds": 0.3});
+        let keys = |url: &str| json!({"url": url, "answer": "message", "timeout_seconds": 0.3});
         let (_served, url, _) = serve("chains", Serving { key: Some("secret".to_owned()), ..serving(1) });
-        let error = build("openenv", &keys(&url, "")).unwrap().ready().unwrap_err().to_string();
+        let error = build("openenv", &keys(&url)).unwrap().ready().unwrap_err().to_string();
         assert!(error.contains("401") && error.contains("the key is missing"), "{error}");
         let (_served, url, _) = serve("chains", serving(1));
-        let first = build("openenv", &keys(&url, "")).unwrap();
+        let first = build("openenv", &keys(&url)).unwrap();
         let mut environment = first.environment();
         let task = first.tasks(1, 1).unwrap().tasks.remove(0);
         environment.reset(&task, 0).unwrap();
         // Under another name the address has other sessions.
         let elsewhere = url.replace("127.0.0.1", "localhost");
-        let error =
-            build("openenv", &keys(&elsewhere, "")).unwrap().environment().reset(&task, 0).unwrap_err();
+        let error = build("openenv", &keys(&elsewhere)).unwrap().environment().reset(&task, 0).unwrap_err();
         assert!(error.to_string().contains("1 of 1 sessions are taken"), "{error}");
         drop(environment);
     }

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use burnish_core::{Abilities, Grammar, Piece, Sampling, Streaming};
+use burnish_core::{Abilities, Grammar, Piece, Sampling, SamplingOptions, Streaming};
 use burnish_engine::{GrammarError, Limits, LocalPolicy, check_grammar};
 use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_serve::Decode;
 use burnish_tensor::{Device, Precision};
 
-use super::sampling::{SamplingOptions, of_model};
+use super::sampling::{of_model, with_options};
 use crate::RunError;
 use crate::inspect::{self, FoundPolicy};
 use crate::policy::LoadedPolicy;
@@ -171,7 +171,7 @@ impl Answerer {
             }
             Who::Server(_) => (None, None, EndpointPolicy::ABILITIES),
         };
-        let sampling = options.over(recommended, tokens_max.unwrap_or(TOKENS_MAX))?;
+        let sampling = with_options(options, recommended, tokens_max.unwrap_or(TOKENS_MAX))?;
         if sampling.tokens_max as u64 > bounds::TOKENS_MAX {
             return Err(RunError::Refused(format!("--max-tokens must be {} or less", bounds::TOKENS_MAX)));
         }

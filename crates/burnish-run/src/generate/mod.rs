@@ -12,4 +12,4 @@ pub use answerer::{Answerer, Asked, address};
 pub use conversation::{Conversation, Refusal};
 pub use many::{Answer, Many, answer_all, follow};
 pub use prompts::{Prompt, read_prompts, read_tools};
-pub use sampling::{SamplingOptions, in_words, of_model};
+pub use sampling::{in_words, of_model};

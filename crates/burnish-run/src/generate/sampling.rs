@@ -1,6 +1,6 @@
 //! How a person's prompts are answered: what the model's makers recommend, and what the person says instead.
 
-use burnish_core::{Grammar, Sampling};
+use burnish_core::{Sampling, SamplingOptions};
 use burnish_model::GenerationDefaults;
 
 use crate::RunError;
@@ -40,75 +40,28 @@ pub fn of_model(defaults: &GenerationDefaults) -> Result<Option<Sampling>, RunEr
     }))
 }
 
-/// What a person says about how tokens are chosen. What is not said is the model's recommendation.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct SamplingOptions {
-    /// Divides the logits; 0 is greedy.
-    pub temperature: Option<f32>,
-    /// Keep only the likeliest tokens; 0 keeps all.
-    pub top_k: Option<usize>,
-    /// Keep the likeliest tokens up to this probability; 1 keeps all.
-    pub top_p: Option<f32>,
-    /// Drop tokens less likely than this times the likeliest; 0 keeps all.
-    pub min_p: Option<f32>,
-    /// Divides the logits of tokens that the text already has; 1 changes nothing.
-    pub repetition_penalty: Option<f32>,
-    /// Subtracted from the logit of every id that the answer has; 0 changes nothing.
-    pub presence_penalty: Option<f32>,
-    /// Subtracted from the logit of an id once per occurrence in the answer; 0 changes nothing.
-    pub frequency_penalty: Option<f32>,
-    /// Most tokens of an answer.
-    pub tokens_max: Option<usize>,
-    /// Until this many tokens no end token is sampled and no stop string counts.
-    pub min_tokens: Option<usize>,
-    /// Texts that end the answer.
-    pub stop: Vec<String>,
-    /// Does the answer include the stop string that ended it?
-    pub include_stop: bool,
-    /// Are the policy's end tokens treated like any other token?
-    pub ignore_eos: bool,
-    /// Report each token's rank and this many of the likeliest.
-    pub logprobs: Option<usize>,
-    /// Constrains the text of the answer.
-    pub grammar: Option<Grammar>,
-}
-
-impl SamplingOptions {
-    /// The sampling that is `recommended`, or at temperature 1, with these options in its place. `tokens_max` is taken
-    /// where the options say nothing.
-    ///
-    /// # Errors
-    /// Names the option that is out of its range.
-    pub fn over(&self, recommended: Option<Sampling>, tokens_max: usize) -> Result<Sampling, RunError> {
-        let base = recommended.unwrap_or_else(|| Sampling::at(TEMPERATURE as f32, 1));
-        let tokens_max = self.tokens_max.unwrap_or(tokens_max.max(self.min_tokens.unwrap_or(0)));
-        let sampling = Sampling {
-            temperature: self.temperature.unwrap_or(base.temperature),
-            top_k: self.top_k.unwrap_or(base.top_k),
-            top_p: self.top_p.unwrap_or(base.top_p),
-            min_p: self.min_p.unwrap_or(base.min_p),
-            repetition_penalty: self.repetition_penalty.unwrap_or(base.repetition_penalty),
-            presence_penalty: self.presence_penalty.unwrap_or(base.presence_penalty),
-            frequency_penalty: self.frequency_penalty.unwrap_or(base.frequency_penalty),
-            tokens_max,
-            min_tokens: self.min_tokens.unwrap_or(0),
-            stop: self.stop.clone(),
-            include_stop: self.include_stop,
-            ignore_eos: self.ignore_eos,
-            logprobs: self.logprobs,
-            grammar: self.grammar.clone(),
-            ..base
-        };
-        match sampling.check() {
-            Ok(()) => Ok(sampling),
-            Err(error) => {
-                let option = match error.field {
-                    "tokens_max" => "max-tokens".to_owned(),
-                    field => field.replace('_', "-"),
-                };
-                let range = error.range.replace("tokens_max", "--max-tokens");
-                Err(RunError::Refused(format!("--{option} must be {range}")))
-            }
+/// The sampling that is `recommended`, or at temperature 1, with a person's options in its place. `tokens_max` is taken
+/// where the options say nothing.
+///
+/// # Errors
+/// Names the option that is out of its range.
+pub(super) fn with_options(
+    options: &SamplingOptions,
+    recommended: Option<Sampling>,
+    tokens_max: usize,
+) -> Result<Sampling, RunError> {
+    let base = recommended.unwrap_or_else(|| Sampling::at(TEMPERATURE as f32, 1));
+    let tokens_max = tokens_max.max(options.min_tokens.unwrap_or(0));
+    let sampling = options.over(&Sampling { tokens_max, ..base });
+    match sampling.check() {
+        Ok(()) => Ok(sampling),
+        Err(error) => {
+            let option = match error.field {
+                "tokens_max" => "max-tokens".to_owned(),
+                field => field.replace('_', "-"),
+            };
+            let range = error.range.replace("tokens_max", "--max-tokens");
+            Err(RunError::Refused(format!("--{option} must be {range}")))
         }
     }
 }
@@ -171,12 +124,14 @@ mod tests {
         let recommended = Sampling { top_k: 20, ..Sampling::at(0.5, 1) };
         let options = SamplingOptions { temperature: Some(0.25), ..SamplingOptions::default() };
         let expected = Sampling { top_k: 20, ..Sampling::at(0.25, 9) };
-        assert_eq!(options.over(Some(recommended), 9).unwrap(), expected);
-        assert_eq!(SamplingOptions::default().over(None, 9).unwrap(), Sampling::at(1.0, 9));
+        assert_eq!(with_options(&options, Some(recommended), 9).unwrap(), expected);
+        assert_eq!(with_options(&SamplingOptions::default(), None, 9).unwrap(), Sampling::at(1.0, 9));
         let wrong = SamplingOptions { top_p: Some(2.0), ..SamplingOptions::default() };
-        let error = wrong.over(None, 9).unwrap_err().to_string();
+        let error = with_options(&wrong, None, 9).unwrap_err().to_string();
         assert_eq!(error, "--top-p must be above 0 and at most 1");
         let wrong = SamplingOptions { tokens_max: Some(0), ..SamplingOptions::default() };
-        assert!(wrong.over(None, 9).unwrap_err().to_string().contains("--max-tokens must be 1 or more"));
+        assert!(
+            with_options(&wrong, None, 9).unwrap_err().to_string().contains("--max-tokens must be 1 or more")
+        );
     }
 }

@@ -110,12 +110,9 @@ fn serve(arguments: ServeArguments) -> Done {
         let offered = Offered::new(generator, turns)?;
         return Ok(burnish_mcp::serve_stdio(&format!("burnish {id}"), INSTRUCTIONS, offered)?);
     }
-    let key = key_env.map(|variable| {
-        let key = std::env::var(&variable).ok().filter(|key| !key.is_empty());
-        key.ok_or_else(|| format!("--key-env {variable}: the variable must hold the key, but it is not set"))
-    });
     let sessions = sessions.min(generator.at_once().unwrap_or(usize::MAX));
-    let serving = Serving { address: address.clone(), sessions, turns_max: turns, key: key.transpose()? };
+    let serving =
+        Serving { address: address.clone(), sessions, turns_max: turns, key: super::key_in(key_env)? };
     let served =
         Served::start(generator, serving).map_err(|error| format!("--address {address}: {error}"))?;
     let stop = Stop::default();

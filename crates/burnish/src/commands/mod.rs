@@ -29,6 +29,15 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, &'static str> {
     text.parse().ok().filter(|count| *count > 0).ok_or("must be a whole number, 1 or more")
 }
 
+/// The key that clients of a server have to send: that in the variable of `--key-env`, if it is given.
+pub(crate) fn key_in(variable: Option<String>) -> Result<Option<String>, String> {
+    let Some(variable) = variable else { return Ok(None) };
+    match std::env::var(&variable) {
+        Ok(key) if !key.is_empty() => Ok(Some(key)),
+        _ => Err(format!("--key-env {variable}: the variable must hold the key, but it is not set")),
+    }
+}
+
 /// What a command returns: an error is printed and ends the program with status 1.
 pub(crate) type Done = Result<(), Box<dyn std::error::Error>>;
 

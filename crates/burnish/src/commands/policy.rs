@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use burnish_core::Grammar;
+use burnish_core::SamplingOptions;
 use burnish_recipe::ComputeType;
-use burnish_run::generate::{self, Asked, SamplingOptions};
+use burnish_run::generate::{self, Asked};
 use burnish_run::items::EndpointConfig;
 use clap::Args;
 

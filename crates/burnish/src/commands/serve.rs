@@ -31,15 +31,11 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Done {
     let Arguments { who, address, name, key_env, batch, sampling } = arguments;
-    let key = key_env.map(|variable| {
-        let key = std::env::var(&variable).ok().filter(|key| !key.is_empty());
-        key.ok_or_else(|| format!("--key-env {variable}: the variable must hold the key, but it is not set"))
-    });
     let spec = ServeSpec {
         asked: who.asked(batch, false, false)?,
         name,
         address,
-        key: key.transpose()?,
+        key: super::key_in(key_env)?,
         options: sampling.options(None),
         seed: sampling.seed.unwrap_or(0),
     };

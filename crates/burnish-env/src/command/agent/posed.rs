@@ -1,6 +1,7 @@
 //! A request of a program as a turn: what of it is honoured, and what is not.
 
-use burnish_serve::{ChatRequest, Refusal, Shape, Wishes};
+use burnish_core::SamplingOptions;
+use burnish_serve::{ChatRequest, Refusal, Shape};
 
 use crate::Posed;
 
@@ -10,8 +11,10 @@ use crate::Posed;
 /// # Errors
 /// If the request wants something that an episode can't give: names the field.
 pub(super) fn posed(request: ChatRequest) -> Result<Posed, Refusal> {
-    let ChatRequest { messages, tools, wishes, answers, shape, .. } = request;
-    let Wishes { tokens_max, stop, include_stop, stop_token_ids, ignore_eos, grammar, logprobs, .. } = wishes;
+    let ChatRequest { messages, tools, sampling, answers, shape, .. } = request;
+    let SamplingOptions {
+        tokens_max, stop, include_stop, stop_token_ids, ignore_eos, grammar, logprobs, ..
+    } = sampling;
     let Shape { has_ids, ids_as_tokens, .. } = shape;
     let refuse = |field: &str, why: &str| Err(Refusal::invalid(field, format!("`{field}`: {why}")));
     let recipe = "the recipe decides this; leave it out";

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use burnish_core::SamplingOptions;
 use burnish_core::{Message, Role, StopReason};
-use burnish_run::generate::{Answerer, Conversation, SamplingOptions, in_words, read_tools};
+use burnish_run::generate::{Answerer, Conversation, in_words, read_tools};
 use burnish_rundir::files::write_atomic;
 use clap::Args;
 
