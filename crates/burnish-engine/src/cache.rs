@@ -3,8 +3,8 @@
 use burnish_model::{Marked, Mix, Packed};
 use burnish_tensor::{
     Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, DeviceError, HeadShape, KV_ROWS, KvBlock, Layout,
-    PageSlots, PagesSeen, Param, Params, Tape, Var, cached_attention, continued_attention, delta_scan,
-    delta_step, short_conv_continued, short_conv_step,
+    PageSlots, PagesContinued, PagesSeen, Param, Params, Tape, Var, cached_attention, continued_attention,
+    delta_scan, delta_step, short_conv_continued, short_conv_step,
 };
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -96,8 +96,8 @@ pub(crate) struct Prefill {
     /// How many tokens of each prompt were read before.
     pasts: Vec<usize>,
     prompts: Vec<Block>,
-    /// Where keys and values go on a GPU; the same at every layer.
-    slots: Option<PageSlots>,
+    /// Where keys and values go on a GPU, and what goes on from cached ones; the same at every layer.
+    places: Option<(PageSlots, Option<PagesContinued>)>,
 }
 
 impl Prefill {
@@ -105,7 +105,7 @@ impl Prefill {
     pub(crate) fn new(lens: &[usize], shape: HeadShape, prompts: Vec<Block>) -> Self {
         let pasts = prompts.iter().map(|prompt| prompt.rows).collect();
         let whole = Packed { layout: Arc::new(Layout::causal(lens)), shape };
-        Prefill { whole, pasts, prompts, slots: None }
+        Prefill { whole, pasts, prompts, places: None }
     }
 
     /// The prompts that were read, in the order of the pack.
@@ -119,17 +119,24 @@ impl Prefill {
 
 impl Mix for Prefill {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
-        let Prefill { whole, pasts, prompts, slots } = self;
+        let Prefill { whole, pasts, prompts, places } = self;
         let segments = whole.layout.segments();
         if let Some(cache) = prompts.iter().find_map(Block::paged) {
-            let slots = slots.get_or_insert_with(|| {
-                let blocks = segments.iter().zip(&*prompts);
-                let rows: Vec<usize> =
-                    blocks.flat_map(|(segment, block)| block.slots(0..segment.len)).collect();
-                tape.page_slots(cache, &rows)
+            let (slots, continued) = places.get_or_insert_with(|| {
+                let slots = |from: &dyn Fn(usize) -> usize| -> Vec<usize> {
+                    let blocks = segments.iter().zip(&*prompts).enumerate();
+                    blocks.flat_map(|(at, (segment, block))| block.slots(from(at)..segment.len)).collect()
+                };
+                let goes_on = pasts.iter().any(|&past| past > 0);
+                let continued = goes_on
+                    .then(|| tape.pages_continued(cache, &slots(&|_| 0), &whole.layout, pasts, whole.shape));
+                (tape.page_slots(cache, &slots(&|at| pasts[at])), continued)
             });
             tape.write_pages(cache, layer, slots, &k, &v);
-            return whole.attend(tape, layer, q, k, v);
+            return match continued {
+                Some(continued) => tape.continued_paged_attention(&q, whole.shape, cache, layer, continued),
+                None => whole.attend(tape, layer, q, k, v),
+            };
         }
         let width = k.cols();
         let mut start = 0;

@@ -1,6 +1,6 @@
 //! A policy's weights and its computation.
 
-mod adapter;
+pub(crate) mod adapter;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -438,7 +438,7 @@ fn vocab(config: &ModelConfig, allowed: impl Fn(u32) -> bool) -> Arc<Vocab> {
 }
 
 /// Where each tensor is kept, by what is trained.
-fn stores(specs: &[TensorSpec], loading: &Loading, dir: &Path) -> Result<Vec<Store>, ModelError> {
+pub(crate) fn stores(specs: &[TensorSpec], loading: &Loading, dir: &Path) -> Result<Vec<Store>, ModelError> {
     let frozen = match &loading.trains {
         Trains::All => return Ok(vec![Store::Trained; specs.len()]),
         Trains::Except(patterns) => {
@@ -473,7 +473,7 @@ fn add(params: &mut Params, name: &str, shape: &[usize], init: Init) -> Param {
 }
 
 /// The tensors that the architecture needs, without allocating them.
-fn tensor_specs(config: &ModelConfig) -> Vec<TensorSpec> {
+pub(crate) fn tensor_specs(config: &ModelConfig) -> Vec<TensorSpec> {
     let mut specs = Vec::new();
     Decoder::declare(config, &mut |name, shape, _| {
         specs.push(TensorSpec { name: name.into(), shape: shape.into() });

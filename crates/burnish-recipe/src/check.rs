@@ -22,8 +22,9 @@ use crate::split::Split;
 use crate::supply::{SUPPLIES, Table};
 
 use super::{
-    Calibration, LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe, RecipeError, Source,
-    TeacherContext, TeacherSection, Use, bounds, empty, engine, evaluations, latent, trainer, weights,
+    Calibration, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe, RecipeError,
+    Source, TeacherContext, TeacherSection, Use, bounds, empty, engine, evaluations, latent, trainer,
+    weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -646,6 +647,7 @@ fn check_weights(recipe: &Recipe, mut known: Vec<String>, source: &Source) -> Re
     let of_plan = plan.map(|plan| plan.components()).unwrap_or_default();
     let of_buffer = recipe.reward.overlong_buffer.is_on().then_some(&OVERLONG);
     let of_latent: &[&str] = match &recipe.latent {
+        Some(latent) if latent.brevity.is_some() => &[LATENT_FORMAT, LATENT_USE, LATENT_BREVITY],
         Some(latent) if latent.rewards => &[LATENT_FORMAT, LATENT_USE],
         _ => &[],
     };

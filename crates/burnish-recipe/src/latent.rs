@@ -10,6 +10,9 @@ pub const LATENT_FORMAT: &str = "latent_format";
 /// The reward component of right answers that have a span (`latent.rewards`).
 pub const LATENT_USE: &str = "latent_use";
 
+/// The reward component of short ones of those answers (`latent.brevity`).
+pub const LATENT_BREVITY: &str = "latent_brevity";
+
 /// `[latent]`: answers go on in latent steps, which read a hidden state in place of an embedding: SWITCH
 /// (arXiv:2606.13106), Coconut (arXiv:2412.06769) with `place = "start"`, and pause tokens (arXiv:2310.02226) with `input =
 /// "filler"` as well.
@@ -43,9 +46,31 @@ pub struct LatentSection {
     /// GRPO: reward components `latent_format` (1 or -1: the tags are well-formed or not) and `latent_use` (1 for a right,
     /// well-formed answer with a span).
     pub rewards: bool,
+    /// GRPO, with `rewards`: a third component, `latent_brevity`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brevity: Option<Brevity>,
     /// Evaluations: what is done to the hidden states before they are read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervention: Option<Intervention>,
+}
+
+/// `latent.brevity`: what a right, well-formed answer with a span earns for being short, by its tokens: 1 for `low` or
+/// fewer, 0 for `high` or more, and in between in proportion (SWITCH: 800 and 2,000).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Brevity {
+    /// `T_lo`.
+    pub low: usize,
+    /// `T_hi`.
+    pub high: usize,
+}
+
+impl Brevity {
+    /// `clip((high - tokens) / (high - low), 0, 1)`.
+    pub fn of(self, tokens: usize) -> f64 {
+        let left = self.high as f64 - tokens as f64;
+        (left / self.high.saturating_sub(self.low).max(1) as f64).clamp(0.0, 1.0)
+    }
 }
 
 /// Where the gradient goes from a latent step of a sampled answer.
@@ -72,6 +97,7 @@ impl Default for LatentSection {
             earlier: 0.1,
             gradient: LatentPath::Frozen,
             rewards: false,
+            brevity: None,
             intervention: None,
         }
     }
@@ -128,6 +154,14 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
             "stages",
             "must be two numbers in ascending order, at most `units_max`; with `place = \"start\"` the last one is 1 or more",
         );
+    }
+    if let Some(Brevity { low, high }) = latent.brevity {
+        if low >= high {
+            return wrong("brevity", "must have a `low` below its `high`, both in tokens");
+        }
+        if !latent.rewards {
+            return wrong("brevity", "needs `latent.rewards = true`: it is one of them");
+        }
     }
     if !(0.0..=1.0).contains(&latent.earlier) {
         return wrong("earlier", "must be 0 to 1");
@@ -204,6 +238,13 @@ mod tests {
     }
 
     #[test]
+    fn short_answers_earn_all_and_long_ones_nothing() {
+        let brevity = Brevity { low: 800, high: 2000 };
+        let of = [0, 800, 1100, 1400, 2000, 9000].map(|tokens| brevity.of(tokens));
+        assert_eq!(of, [1.0, 1.0, 0.75, 0.5, 0.0, 0.0]);
+    }
+
+    #[test]
     fn stages_divide_the_steps_evenly() {
         let latent = LatentSection { stages: Some((0, 3)), ..LatentSection::default() };
         let stages: Vec<usize> = (0..8).map(|step| latent.stage(step, 8)).collect();
@@ -240,6 +281,8 @@ mod tests {
             (SMALL, &["latent.units_max=3", "plan={plan=\"skpo\"}"], "plan", "parts of answers"),
             (SMALL, &["latent.units_max=3", "train.method=preference"], "train.method", "given answer"),
             (SMALL, &["latent.units_max=3", "replay={replay=\"ssr\"}"], "replay", "not stored"),
+            (SMALL, &["latent.brevity={low=9, high=9}", "latent.rewards=true"], "latent.brevity", "below"),
+            (SMALL, &["latent.brevity={low=1, high=9}"], "latent.brevity", "latent.rewards"),
             (SMALL, &["latent.units_max=3", "latent.stepz=1"], "stepz", "steps_min"),
         ] {
             let error = read(text, keys).unwrap_err();

@@ -64,7 +64,7 @@ pub use evaluations::EvalSpec;
 pub use evaluations::ExtraEvaluation;
 pub use judge::JudgeSection;
 pub use judge::PLACES;
-pub use latent::{LATENT_FORMAT, LATENT_USE, LatentPath, LatentSection};
+pub use latent::{Brevity, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, LatentPath, LatentSection};
 pub use metrics::MetricsSection;
 pub use optimizer::OptimizerSection;
 pub use paths::expand;

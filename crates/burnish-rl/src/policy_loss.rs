@@ -8,8 +8,9 @@
 //! the log-probabilities under the policy, the proximal policy and the reference, `H` the entropy:
 //!
 //! ```text
-//! loss = Σ (w·ℓ + β·kl) / D  -  entropy_coef·Σ H / N  -  positive_nll_coef·Σ_{A > 0} lp / N⁺
+//! loss = Σ (w·ℓ + β·kl + βₚ·klₚ) / D  -  entropy_coef·Σ H / N  -  positive_nll_coef·Σ_{A > 0} lp / N⁺
 //! kl   = r·k      (or k alone, without `use_bias_correction_kl`)
+//! klₚ  = exp(lp - old) - (lp - old) - 1
 //! ```
 //!
 //! with `k` an estimator of [`crate::kl`], by default `k3 = exp(ref - lp) - (ref - lp) - 1`, and `D` that of
@@ -19,6 +20,9 @@
 //! advantage above 0. `r` is the ratio of the objective: each token's `exp(lp - old)`, but in
 //! [`crate::objective::Gspo`] and [`crate::objective::Luspo`] the sequence's ratio `s`, as in TRL ([`crate::Ratio`]).
 //! In `luspo`, `ℓ` has the length of the sequence as a factor; the KL gets the same factor.
+//!
+//! `βₚ` is `proximal_kl_coef`. `klₚ` estimates `KL(old ‖ π)` from tokens that the proximal policy sampled, without bias and
+//! never negative; it and its derivative `exp(lp - old) - 1` are 0 in the first pass over the episodes of a step.
 //!
 //! **Derivative.** `w·∂ℓ/∂lp`, plus `β` times `∂kl/∂lp`, that is `r·(k + ∂k/∂lp)` (for k3: `-r·(ref - lp)`), or
 //! `∂k/∂lp` alone, minus `positive_nll_coef / N⁺`; with respect to the entropy, `-entropy_coef / N`. `w` is a constant.
@@ -34,7 +38,7 @@
 //!
 //! **Metrics**, named and defined as in TRL 1.16, each the mean over loss tokens: `clip_ratio/low_mean`,
 //! `clip_ratio/high_mean`, `clip_ratio/region_mean`, `entropy`, and `kl` (as in the formula, without `luspo`'s factor)
-//! if `β > 0`. If sequences are clipped as a whole, `clip_ratio/*` are means over sequences, including those without a
+//! if `β > 0`, `proximal_kl` if `βₚ > 0`. If sequences are clipped as a whole, `clip_ratio/*` are means over sequences, including those without a
 //! loss token. Tokens clipped by the third bound of dual-clip PPO count in none of these, but in
 //! `clip_ratio/dual_mean`, which TRL does not have. Without an entropy bonus, TRL's `policy_loss` is the loss. With
 //! `top_entropy_quantile`, `entropy_top` is the entropy of the tokens within it. A correction adds the metrics of
@@ -57,7 +61,9 @@
 //! ```
 //!
 //! **References.** The correction of the KL: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556. The NLL term: Yue et
-//! al. 2025 (VAPO), arXiv:2504.05118, eq. 10. Objectives: see their files.
+//! al. 2025 (VAPO), arXiv:2504.05118, eq. 10. The divergence from the proximal policy: SWITCH, arXiv:2606.13106, the loss
+//! of phase 3, and as a penalty in place of clipping Schulman et al. 2017 (PPO), arXiv:1707.06347, eq. 8. Objectives: see
+//! their files.
 
 use std::ops::Range;
 
@@ -188,7 +194,8 @@ impl Objective for PolicyLoss {
     fn surrogate(&self) -> Option<RatioBounds> {
         let config = &self.config;
         let LossConfig { entropy_coef, positive_nll_coef, correction, .. } = config;
-        let adds = config.beta_in_loss() != 0.0 || *entropy_coef != 0.0 || *positive_nll_coef != 0.0;
+        let coefs = [config.beta_in_loss(), config.proximal_kl_coef, *entropy_coef, *positive_nll_coef];
+        let adds = coefs.iter().any(|coef| *coef != 0.0);
         let weighs_by_policy = correction.bypass || correction.off_policy_mask_threshold > 0.0;
         let is_plain = !adds && !weighs_by_policy && !self.trains_on_forks_only();
         self.token_loss.surrogate().filter(|_| is_plain)
@@ -276,6 +283,13 @@ impl Objective for PolicyLoss {
                     derivative += constant.kl * beta * kl_weight * d_kl;
                     means.kl += kl;
                 }
+                if config.proximal_kl_coef != 0.0 {
+                    let log_ratio = tokens.policy[own] - tokens.proximal[own];
+                    let (kl, d_kl) = (log_ratio.exp_m1() - log_ratio, log_ratio.exp_m1());
+                    value += constant.kl * config.proximal_kl_coef * kl_weight * kl;
+                    derivative += constant.kl * config.proximal_kl_coef * kl_weight * d_kl;
+                    means.proximal_kl += kl;
+                }
                 evaluation.loss += value / denominator;
                 evaluation.d_policy[at] = derivative / denominator;
                 if config.entropy_coef != 0.0 {
@@ -300,6 +314,10 @@ impl Objective for PolicyLoss {
         let share = totals.sequences as f64 * tokens / totals.tokens.max(1) as f64;
         let clipped = if clips_sequences { share } else { means.tokens };
         evaluation.metrics.extend(means.metrics(clipped, reference.is_some(), self.trains_on_forks_only()));
+        if config.proximal_kl_coef != 0.0 {
+            let metric = Metric { name: "proximal_kl", sum: means.proximal_kl, weight: means.tokens };
+            evaluation.metrics.push(metric);
+        }
         evaluation.metrics.extend(diagnostics.metrics());
         evaluation
     }
@@ -328,6 +346,7 @@ struct Means {
     forks: f64,
     fork_entropy: f64,
     kl: f64,
+    proximal_kl: f64,
     clipped_low: f64,
     clipped_high: f64,
 }

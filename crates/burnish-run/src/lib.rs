@@ -14,6 +14,7 @@ pub mod inspect;
 pub mod items;
 mod judge_client;
 mod learner;
+pub mod memory;
 pub mod merge;
 mod model_files;
 mod model_path;

@@ -1,6 +1,7 @@
 //! The policy before training, and how far training has moved away from it.
 
 use std::borrow::Borrow;
+use std::path::Path;
 use std::sync::Arc;
 
 use burnish_model::{Chat, Model};
@@ -28,23 +29,35 @@ impl Reference {
     /// # Errors
     /// If it can't be loaded.
     pub(crate) fn new(recipe: &Recipe, chat: &Chat) -> Result<Option<Self>, RunError> {
-        let is_needed = recipe.loss.beta != 0.0 || recipe.loss.build()?.needs().reference;
-        if !is_needed {
+        if !Reference::is_needed(recipe)? {
             return Ok(None);
         }
         let Some(path) = &recipe.policy.path else {
             return Err(RunError::Refused("policy: a reference needs `policy.path`".into()));
         };
-        if recipe.trainer.is_some() {
-            return Ok(Some(Reference::WithoutAdapter));
-        }
-        // If training continues an adapter, that adapter belongs to the reference.
-        if recipe.policy.lora.is_some() && Model::base_of(path)?.is_none() {
+        if recipe.trainer.is_some() || !Reference::is_copied(recipe, path)? {
             return Ok(Some(Reference::WithoutAdapter));
         }
         let policy = LoadedPolicy::load_with(path, &chat.template, &recipe.policy.sampling())?;
         let policy = policy.on(&Device::open(&recipe.device)?);
         Ok(Some(Reference::Copy(policy.model)))
+    }
+
+    /// Does a recipe measure how far training moves away?
+    ///
+    /// # Errors
+    /// If its loss can't be built.
+    pub(crate) fn is_needed(recipe: &Recipe) -> Result<bool, RunError> {
+        Ok(recipe.loss.beta != 0.0 || recipe.loss.build()?.needs().reference)
+    }
+
+    /// Is the reference of a policy that starts in `path` a model beside it, and not the policy without its adapter? If
+    /// training continues an adapter, that adapter belongs to the reference.
+    ///
+    /// # Errors
+    /// If an adapter there can't be used.
+    pub(crate) fn is_copied(recipe: &Recipe, path: &Path) -> Result<bool, RunError> {
+        Ok(recipe.policy.lora.is_none() || Model::base_of(path)?.is_some())
     }
 
     /// The log-probs of samples under the reference, one entry per token.

@@ -24,8 +24,9 @@ struct Idle {
     by_len: BTreeMap<usize, VecDeque<(u64, Vec<f32>)>>,
     /// Number of waiting elements.
     waiting: usize,
-    /// Number of elements in use.
     used: usize,
+    /// Those of them that were asked for: a buffer may be longer than its values.
+    asked: usize,
     /// The most that were ever in use.
     used_max: usize,
     /// Number of buffers ever returned.
@@ -34,7 +35,7 @@ struct Idle {
 
 impl Idle {
     const fn new() -> Self {
-        Idle { by_len: BTreeMap::new(), waiting: 0, used: 0, used_max: 0, kept: 0 }
+        Idle { by_len: BTreeMap::new(), waiting: 0, used: 0, asked: 0, used_max: 0, kept: 0 }
     }
 
     /// A waiting buffer with a length in `range`, if there is one; otherwise the buffers that must be freed before one
@@ -84,6 +85,12 @@ impl Idle {
     }
 }
 
+/// Elements of all values in buffers of at least 64 KiB that are in use now.
+#[must_use]
+pub fn buffer_elements() -> usize {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner).asked
+}
+
 /// The numbers of a value on a tape. Its memory is reused after it is dropped.
 #[derive(Debug, Default)]
 pub struct Buffer {
@@ -95,6 +102,12 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// The most bytes that wait for their next use, if values of `bytes` bytes are in use at once.
+    #[must_use]
+    pub fn waiting_bytes_max(bytes: usize) -> usize {
+        bytes / 4 + size_of::<f32>() * IDLE_MIN
+    }
+
     /// `len` elements with arbitrary content, for uses that write before they read.
     #[must_use]
     pub fn scratch(len: usize) -> Buffer {
@@ -117,7 +130,11 @@ impl Buffer {
     /// A buffer of `len` elements whose true length is in `range`; `range` starts at its class.
     fn lent(len: usize, range: Range<usize>) -> Buffer {
         let class = range.start;
-        let (found, freed) = IDLE.lock().unwrap_or_else(PoisonError::into_inner).lend(range);
+        let (found, freed) = {
+            let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.asked += len;
+            idle.lend(range)
+        };
         // Freed outside the lock.
         drop(freed);
         Buffer { data: found.unwrap_or_else(|| vec![0.0; class]), len, is_kept: true }
@@ -150,7 +167,9 @@ impl Drop for Buffer {
             return;
         }
         let data = std::mem::take(&mut self.data);
-        IDLE.lock().unwrap_or_else(PoisonError::into_inner).keep(data);
+        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.asked -= self.len;
+        idle.keep(data);
     }
 }
 

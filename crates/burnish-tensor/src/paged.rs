@@ -6,10 +6,13 @@
 #[cfg(any(test, feature = "cuda"))]
 use std::sync::{Mutex, PoisonError};
 
-use crate::{HeadShape, Params, Precision, Tape, Var};
+use crate::{HeadShape, Layout, Params, Precision, Tape, Var};
 #[cfg(any(test, feature = "cuda"))]
 use crate::{
+    cuda::ops::attention::{self, Inputs},
     cuda::ops::decode::{self, Cache, Seen, Slots},
+    cuda::ops::embed::{self, Ids},
+    cuda::ops::forest::Forest,
     cuda::tape::Gpu,
     data::Data,
 };
@@ -35,6 +38,25 @@ pub struct PageSlots {
 pub struct PagesSeen {
     #[cfg(any(test, feature = "cuda"))]
     seen: Seen,
+}
+
+/// Sequences whose beginnings are in the cache, and that go on from there. Every layer uses the same.
+#[derive(Debug)]
+pub struct PagesContinued {
+    #[cfg(any(test, feature = "cuda"))]
+    continued: Continued,
+}
+
+#[cfg(any(test, feature = "cuda"))]
+#[derive(Debug)]
+struct Continued {
+    /// Where the keys and values of all rows are.
+    slots: Slots,
+    forest: Forest,
+    /// For each row of the sequences its query; an arbitrary one for those that were read before, which nobody reads.
+    queries: Ids,
+    /// The rows that have queries, among all.
+    unread: Ids,
 }
 
 impl PagedCache {
@@ -95,6 +117,69 @@ impl<'p> Tape<'p> {
         PagesSeen { seen: Seen::upload(self.beside_cache().cuda, &cache.lock(), rows) }
     }
 
+    /// Prepares attention of sequences whose first rows, `pasts[i]` of segment `i` of `layout`, were read before: `slots`
+    /// says where the keys and values of all their rows are ([`Tape::page_slots`]).
+    ///
+    /// # Panics
+    /// If the cache has no such page, there is not one slot for each row, or a past is longer than its segment.
+    #[must_use]
+    pub fn pages_continued(
+        &self,
+        cache: &PagedCache,
+        slots: &[usize],
+        layout: &Layout,
+        pasts: &[usize],
+        shape: HeadShape,
+    ) -> PagesContinued {
+        let gpu = self.beside_cache();
+        let segments = layout.segments();
+        assert_eq!(
+            (slots.len(), pasts.len()),
+            (layout.rows(), segments.len()),
+            "slots and pasts of a layout"
+        );
+        let (mut queries, mut unread) = (vec![0; slots.len()], Vec::new());
+        for (segment, past) in segments.iter().zip(pasts) {
+            for row in segment.start + past..segment.start + segment.len {
+                queries[row] = unread.len() as u32;
+                unread.push(row as u32);
+            }
+        }
+        let precision = self.params().precision();
+        let continued = Continued {
+            slots: Slots::upload(gpu.cuda, &cache.lock(), slots),
+            forest: attention::forest(gpu.cuda, layout, pasts, shape.head_dim, precision),
+            queries: Ids::upload(gpu.cuda, &queries, unread.len()),
+            unread: Ids::upload(gpu.cuda, &unread, slots.len()),
+        };
+        PagesContinued { continued }
+    }
+
+    /// Attention of the unread rows of sequences, `q` `[unread, heads · head_dim]`, over all of their rows at `layer`, whose
+    /// keys and values are in the cache; shaped like `q`. To the bit what attention over the whole sequences gives.
+    ///
+    /// # Panics
+    /// If sizes do not fit.
+    pub fn continued_paged_attention(
+        &mut self,
+        q: &Var,
+        shape: HeadShape,
+        cache: &PagedCache,
+        layer: usize,
+        continued: &PagesContinued,
+    ) -> Var {
+        let Continued { slots, forest, queries, unread } = &continued.continued;
+        let cuda = self.beside_cache().cuda;
+        let [k, v] = decode::read(cuda, &cache.lock(), layer, slots);
+        let q_data = q.data.device().all();
+        let precision = q_data.precision();
+        let whole = embed::forward(cuda, precision, q_data, q.cols, queries);
+        let inputs = Inputs { q: whole.all(), k: k.all(), v: v.all(), shape, forest };
+        let (out, _) = attention::forward(cuda, inputs);
+        let out = embed::forward(cuda, precision, out.all(), q.cols, unread);
+        self.value(q.rows, q.cols, Data::Device(out))
+    }
+
     /// Writes the rows of `k` and `v` `[slots, kv_heads · head_dim]` at `layer`.
     ///
     /// # Panics
@@ -132,6 +217,28 @@ impl Tape<'_> {
     }
 
     pub fn pages_seen(&self, cache: &PagedCache, _rows: &[Vec<(usize, usize)>]) -> PagesSeen {
+        match cache.never {}
+    }
+
+    pub fn pages_continued(
+        &self,
+        cache: &PagedCache,
+        _slots: &[usize],
+        _layout: &Layout,
+        _pasts: &[usize],
+        _shape: HeadShape,
+    ) -> PagesContinued {
+        match cache.never {}
+    }
+
+    pub fn continued_paged_attention(
+        &mut self,
+        _q: &Var,
+        _shape: HeadShape,
+        cache: &PagedCache,
+        _layer: usize,
+        _continued: &PagesContinued,
+    ) -> Var {
         match cache.never {}
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rayon::prelude::*;
 
 use crate::{
-    Param, Params, Store,
+    Param, Params, Precision, Store,
     gemm::{Panels, View, Workers},
 };
 
@@ -32,6 +32,19 @@ impl Prepacked {
             ((weight.store, weight.offset), Panels::of(params.precision(), view, Workers::One))
         });
         Prepacked(packed.collect())
+    }
+
+    /// Bytes of the copies on a CPU of weights with these numbers of elements, but for the padding of their last columns.
+    pub fn bytes_of(precision: Precision, elements: impl IntoIterator<Item = usize>) -> usize {
+        let size = match precision {
+            Precision::F32 => 4,
+            Precision::Bf16 => 2,
+        };
+        elements
+            .into_iter()
+            .filter(|elements| *elements < READ_ONCE_ELEMENTS)
+            .map(|elements| size * elements)
+            .sum()
     }
 
     pub(crate) fn get(&self, weight: Param) -> Option<&Panels> {

@@ -10,6 +10,7 @@ use super::{Sampler, Sequence};
 use crate::answer::Answer;
 use crate::cache::{Cache, Prefill};
 use crate::pages::{Block, PAGE_ROWS, Page, Pool, pages_of};
+use crate::tree::Tree;
 use crate::{Chooser, EngineError, RequestId};
 
 /// Pages by their addresses.
@@ -54,7 +55,9 @@ impl Sampler {
         let needed = self.waiting.values().map(pages).sum();
         let most = self.cache_bytes / self.pool.shape.bytes();
         if !self.pool.is_paged() || self.pool.pages_max() < most.min(needed) {
+            // Their pages are in the pool that goes.
             self.prompts.drop_all();
+            self.tree = Tree::default();
             self.stats.cache_bytes = self.stats.cache_bytes.max(self.pool.bytes_made());
             let pool = Pool::new(self.pool.shape, self.cache_bytes);
             // The pages before go first: there need not be room for both.
@@ -148,10 +151,10 @@ impl Sampler {
         if self.has_tree() { (prompt.len() - 1) / PAGE_ROWS } else { 0 }
     }
 
-    /// Are beginnings of prompts kept for later ones? A GPU reads prompts whole, and a recurrent model would have to
-    /// keep a state, which is large, for every page.
+    /// Are beginnings of prompts kept for later ones? A recurrent model would have to keep a state, which is large, for
+    /// every page.
     fn has_tree(&self) -> bool {
-        self.model.params.device().is_cpu() && !self.model.is_recurrent()
+        !self.model.is_recurrent()
     }
 
     /// Pages' worth of memory that active sequences take beside the pages of their prompts.

@@ -11,7 +11,7 @@ pub(super) const SYSTEM: System = System {
         "weights of the rewards (1, 0.2 and 0.2): the paper says only that correctness dominates",
         "a unit of thought is a match of a regular expression; the paper finds spans by a model's entropy and replaces tokens",
         "a span is left where `</swi>` is the likeliest token, also where answers are sampled",
-        "the reward for brevity, and the divergence from the policy that sampled as part of the loss, are left out",
+        "latent steps count among the tokens for which an answer earns its brevity",
     ],
     parts: &[],
     uses: &["latent"],

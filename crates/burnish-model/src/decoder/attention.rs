@@ -107,6 +107,19 @@ impl Attention {
         self.o_proj.apply(tape, &mixed)
     }
 
+    /// Numbers per row that a recording pass keeps of it, besides its input.
+    pub(super) fn kept(&self) -> usize {
+        let (keys, queries) = (self.k_proj.rows(), self.o_proj.weight.base.cols);
+        let heads = (queries + keys) / self.head_dim;
+        // What a norm reads, the root that it divides by, and what is attended.
+        let turned = if self.q_norm.is_some() { 2 * (queries + keys) + heads } else { queries + keys };
+        // The gate, and what is gated.
+        let gate = if self.has_gate { 2 * queries } else { 0 };
+        let log_sums = queries / self.head_dim;
+        let adapters = [&self.q_proj, &self.k_proj, &self.v_proj, &self.o_proj].map(Linear::kept);
+        turned + self.v_proj.rows() + queries + log_sums + gate + adapters.iter().sum::<usize>()
+    }
+
     /// Norms each head if the architecture does, and rotates it by its position.
     fn turn(&self, tape: &mut Tape<'_>, x: Var, norm: Option<Norm>, positions: &Arc<[u32]>) -> Var {
         let x = match norm {

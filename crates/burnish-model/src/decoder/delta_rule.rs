@@ -9,7 +9,7 @@
 //! out = W_o (norm(o) ⊙ silu(W_z x))                                                    norm per value head
 //! ```
 
-use burnish_tensor::{DeltaInputs, DeltaShape, Param, Tape, Var};
+use burnish_tensor::{DELTA_CHUNK, DeltaInputs, DeltaShape, Param, Tape, Var};
 
 use super::linear::show;
 use super::{Declare, Init, Linear};
@@ -88,4 +88,21 @@ impl DeltaRule {
         show(tap, [&self.out_proj], &gated);
         self.out_proj.apply(tape, &gated)
     }
+
+    /// Numbers per row that a recording pass keeps of it, besides its input.
+    pub(super) fn kept(&self) -> usize {
+        let values = self.shape.value_width();
+        let rates = 2 * (self.in_proj_b.rows() + self.in_proj_a.rows());
+        // z, the norm's input and result, and what is gated.
+        let gated = 4 * values + self.shape.value_heads;
+        let maps = [&self.in_proj_qkv, &self.in_proj_z, &self.in_proj_b, &self.in_proj_a, &self.out_proj];
+        kept_by_rule(self.shape) + rates + gated + maps.map(Linear::kept).iter().sum::<usize>()
+    }
+}
+
+/// Numbers per row that are kept of the convolution's input, of queries and keys before and after they have their length, of
+/// values, and of the state before each chunk.
+pub(super) fn kept_by_rule(shape: DeltaShape) -> usize {
+    let (keys, values) = (shape.key_width(), shape.value_width());
+    (2 * keys + values) + 4 * keys + values + shape.state_len().div_ceil(DELTA_CHUNK)
 }

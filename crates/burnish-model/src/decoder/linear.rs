@@ -27,6 +27,18 @@ impl Linear {
     }
 }
 
+impl Linear {
+    /// Columns of its result.
+    pub(super) fn rows(&self) -> usize {
+        self.weight.base.rows
+    }
+
+    /// Numbers per row that an adapter keeps for the backward pass, besides what the map reads.
+    pub(super) fn kept(&self) -> usize {
+        self.weight.adapter.map_or(0, |adapter| adapter.a.rows)
+    }
+}
+
 /// Shows the tap what `maps` read, if it wants to see that.
 pub(super) fn show<const N: usize>(tap: &mut dyn Tap, maps: [&Linear; N], x: &Var) {
     if tap.wants_inputs() {

@@ -156,6 +156,11 @@ impl Decoder {
         of_layers.map(|map| (&*map.name, &mut map.weight)).chain([(lora::HEAD, &mut self.lm_head)])
     }
 
+    /// Numbers per row that a recording pass keeps of each layer, its input among them.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = usize> {
+        self.layers.iter().map(Layer::kept)
+    }
+
     fn layer(
         &self,
         tape: &mut Tape<'_>,
@@ -208,6 +213,20 @@ impl Layer {
             up_proj: Linear::declare(&name("mlp.up_proj"), inner, width, has_bias, add),
             down_proj: Linear::declare(&name("mlp.down_proj"), width, inner, has_bias, add),
         }
+    }
+
+    fn kept(&self) -> usize {
+        let block = match &self.block {
+            Block::Attention(attention) => attention.kept(),
+            Block::DeltaRule(rule) => rule.kept(),
+            Block::Rule(rule) => rule.kept(),
+        };
+        let (width, inner) = (self.down_proj.rows(), self.gate_proj.rows());
+        // An adapter of the last map reads what is gated, which is then kept.
+        let gated = if self.down_proj.weight.adapter.is_some() { inner } else { 0 };
+        let adapters = [&self.gate_proj, &self.up_proj, &self.down_proj].map(Linear::kept);
+        // Both norms: what they read, what they give, and the root that they divide by.
+        block + 4 * width + 2 + 2 * inner + gated + adapters.iter().sum::<usize>()
     }
 
     fn mlp(&self, tape: &mut Tape<'_>, x: &Var, tap: &mut dyn Tap) -> Var {

@@ -15,6 +15,7 @@
 
 use burnish_tensor::{DeltaInputs, DeltaShape, Param, Tape, Var};
 
+use super::delta_rule::kept_by_rule;
 use super::linear::show;
 use super::{Declare, Init, Linear};
 use crate::config::{Decay, DeltaRuleConfig, Rate, Rule};
@@ -88,6 +89,20 @@ impl Projection {
                 show(tap, [second], &x);
                 second.apply(tape, &x)
             }
+        }
+    }
+
+    /// Columns of its result.
+    fn rows(&self) -> usize {
+        let (Projection::Whole(last) | Projection::Thin(_, last)) = self;
+        last.rows()
+    }
+
+    /// Numbers per row that are kept between its maps, and by their adapters.
+    fn kept(&self) -> usize {
+        match self {
+            Projection::Whole(linear) => linear.kept(),
+            Projection::Thin(first, second) => first.rows() + first.kept() + second.kept(),
         }
     }
 
@@ -190,6 +205,29 @@ impl RuleLayer {
         let gated = tape.sigmoid_gate(&normed, &gate);
         show(tap, [&self.out_proj], &gated);
         self.out_proj.apply(tape, &gated)
+    }
+
+    /// Numbers per row that a recording pass keeps of it, besides its input.
+    pub(super) fn kept(&self) -> usize {
+        let (keys, values, heads) =
+            (self.shape.key_width(), self.shape.value_width(), self.shape.value_heads);
+        let decays = self
+            .decays
+            .as_ref()
+            .map_or(heads, |decays| 2 * decays.projection.rows() + decays.projection.kept());
+        let rates = match &self.rates {
+            Rates::PerHead(projection) => 2 * projection.rows() + projection.kept(),
+            // Keys and values with their rates, and a constant rate of 1.
+            Rates::PerChannel(projection) => keys + values + projection.rows() + projection.kept() + heads,
+            Rates::EraseWrite(both) => {
+                let of_both = both.iter().map(|projection| projection.rows() + projection.kept());
+                keys + values + of_both.sum::<usize>() + heads
+            }
+        };
+        // The norm's input and result, the gate, and what is gated.
+        let gated = 4 * values + heads + self.gate.kept();
+        let maps = self.in_proj_qkv.kept() + self.out_proj.kept();
+        kept_by_rule(self.shape) + decays + rates + gated + maps
     }
 
     pub(super) fn linear_maps(&mut self) -> Vec<&mut Linear> {

@@ -8,38 +8,16 @@ use burnish_tensor::{Adapter, Param, Params, Store, map_file};
 use safetensors::tensor::SafeTensors;
 
 use super::{Adapted, Model};
+use crate::decoder::Decoder;
 use crate::lora::{self, LoraConfig};
 use crate::{ConfigError, ModelError, weights};
 
 impl Model {
     /// Declares the adapters of `config`, filled with zeros.
     pub(super) fn adapt(&mut self, config: &LoraConfig, base: &Path) -> Result<(), ConfigError> {
-        config.check()?;
-        let names: Vec<String> = self.decoder.linear_maps().map(|(name, _)| name.to_owned()).collect();
-        let is_target = config.targets(&names)?;
-        for ((site, (name, weight)), _) in
-            (0..).zip(self.decoder.linear_maps()).zip(is_target).filter(|(_, is_target)| *is_target)
-        {
-            if name == lora::HEAD && config.dropout > 0.0 {
-                return Err(ConfigError::Unsupported {
-                    key: "dropout".into(),
-                    value: config.dropout.to_string(),
-                    supported: "0 where lm_head is among the targets".into(),
-                });
-            }
-            let mut add = |factor, shape| {
-                let name = format!("base_model.model.{name}.lora_{factor}.weight");
-                self.params.add_to(Store::Trained, &name, shape, true)
-            };
-            let Param { rows, cols, .. } = weight.base;
-            weight.adapter = Some(Adapter {
-                a: add("A", &[config.rank, cols]),
-                b: add("B", &[rows, config.rank]),
-                scale: config.scale() as f32,
-                dropout: config.dropout as f32,
-                site,
-            });
-        }
+        declare(&mut self.decoder, config, &mut |name, shape| {
+            self.params.add_to(Store::Trained, name, shape, true)
+        })?;
         let base = std::path::absolute(base).unwrap_or_else(|_| base.to_owned());
         self.adapted = Some(Adapted { config: config.clone(), base });
         Ok(())
@@ -101,6 +79,39 @@ impl Model {
             copy.elements(of_copy).widened() == self.params.elements(param).widened()
         })
     }
+}
+
+/// Declares the adapters of `config` beside the maps of a decoder.
+pub(crate) fn declare(
+    decoder: &mut Decoder,
+    config: &LoraConfig,
+    add: &mut dyn FnMut(&str, &[usize]) -> Param,
+) -> Result<(), ConfigError> {
+    config.check()?;
+    let names: Vec<String> = decoder.linear_maps().map(|(name, _)| name.to_owned()).collect();
+    let is_target = config.targets(&names)?;
+    for ((site, (name, weight)), _) in
+        (0..).zip(decoder.linear_maps()).zip(is_target).filter(|(_, is_target)| *is_target)
+    {
+        if name == lora::HEAD && config.dropout > 0.0 {
+            return Err(ConfigError::Unsupported {
+                key: "dropout".into(),
+                value: config.dropout.to_string(),
+                supported: "0 where lm_head is among the targets".into(),
+            });
+        }
+        let mut add =
+            |factor, shape: &[usize]| add(&format!("base_model.model.{name}.lora_{factor}.weight"), shape);
+        let Param { rows, cols, .. } = weight.base;
+        weight.adapter = Some(Adapter {
+            a: add("A", &[config.rank, cols]),
+            b: add("B", &[rows, config.rank]),
+            scale: config.scale() as f32,
+            dropout: config.dropout as f32,
+            site,
+        });
+    }
+    Ok(())
 }
 
 /// The directory of an adapter's base: the named one, relative to the adapter's directory, or its new location if both

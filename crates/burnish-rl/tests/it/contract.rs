@@ -20,6 +20,7 @@ fn objectives() -> impl Iterator<Item = (&'static str, PolicyLoss)> {
         let plain = LossConfig { objective: entry.card.id.into(), ..LossConfig::default() };
         let with_terms = LossConfig {
             entropy_coef: ENTROPY_COEF,
+            proximal_kl_coef: 0.3,
             positive_nll_coef: 0.2,
             aggregation: Aggregation::Dapo,
             ..plain.clone()

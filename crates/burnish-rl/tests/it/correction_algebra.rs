@@ -33,6 +33,7 @@ fn terms(correction: CorrectionConfig) -> LossConfig {
         beta: 0.1,
         entropy_coef: 0.2,
         top_entropy_quantile: 0.6,
+        proximal_kl_coef: 0.2,
         positive_nll_coef: 0.3,
         ..LossConfig::default()
     }

@@ -1,16 +1,18 @@
 //! Answers that go on in latent steps: what they earn for their tags, and how much they think.
 //!
 //! ```text
-//! latent_format = 2 · [well-formed] - 1         latent_use = [right] [well-formed] [has a span]
+//! latent_format  = 2 · [well-formed] - 1         latent_use = [right] [well-formed] [has a span]
+//! latent_brevity = clip((high - tokens) / (high - low), 0, 1) · latent_use
 //! ```
 //!
 //! (SWITCH, arXiv:2606.13106, rewards of phase 3. Well-formed is said of the tags; whether the answer can be read the
-//! environment judges. The weights of the three rewards are not known: `reward.weights`.)
+//! environment judges. The weights of the rewards are not known: `reward.weights`. That latent steps count among the tokens
+//! of an answer is reconstructed.)
 
 use burnish_core::Episode;
 use burnish_engine::LatentIds;
 use burnish_model::Tokenizer;
-use burnish_recipe::{LATENT_FORMAT, LATENT_USE, Recipe};
+use burnish_recipe::{LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, Recipe};
 use burnish_rundir::metrics::Values;
 
 use crate::RunError;
@@ -28,7 +30,12 @@ pub(super) fn reward(episode: &mut Episode, recipe: &Recipe, tokenizer: &Tokeniz
     let Tags { is_well_formed, spans } = tags(answers(episode), ids);
     let is_used = episode.verdict.success && is_well_formed && spans > 0;
     let format = if is_well_formed { 1.0 } else { -1.0 };
-    for (name, reward) in [(LATENT_FORMAT, format), (LATENT_USE, f64::from(is_used))] {
+    let brevity = recipe.latent.as_ref().and_then(|latent| latent.brevity).map(|brevity| {
+        let tokens = answers(episode).map(<[u32]>::len).sum();
+        (LATENT_BREVITY, f64::from(is_used) * brevity.of(tokens))
+    });
+    let rewards = [(LATENT_FORMAT, format), (LATENT_USE, f64::from(is_used))].into_iter().chain(brevity);
+    for (name, reward) in rewards {
         if episode.verdict.rewards.insert(name.to_owned(), reward).is_some() {
             return Err(RunError::Refused(format!(
                 "latent.rewards: the environment gives a reward `{name}` itself; leave one of them out"

@@ -19,9 +19,11 @@ mod surgery;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use burnish_model::ModelShape;
 use burnish_train::checkpoint::{self, Extent, Newest};
 
 use crate::RunError;
+use crate::model_path::locate;
 use crate::train::{Finish, Run};
 use crate::watch::{Event, Stop, Watch};
 use burnish_recipe::{Recipe, Source, StageRecipe, StageUse};
@@ -114,6 +116,47 @@ pub fn made(recipe: &mut Recipe, command: &str) -> Result<Option<PathBuf>, RunEr
         ))
     };
     stage.checkpoint()?.ok_or_else(missing).map(Some)
+}
+
+/// What a model that a recipe names is like before it exists.
+#[derive(Debug, Clone)]
+pub(crate) enum Origin {
+    /// A directory with its configuration.
+    Dir(PathBuf),
+    /// A model that is made from scratch.
+    New(ModelShape),
+}
+
+/// Where the configuration of the model that `recipe` uses for `of` is: in its directory, or if a stage that was not made
+/// yet makes it, where that stage's is. Makes nothing.
+///
+/// # Errors
+/// As [`resolve`], and if the recipe names no model there.
+pub(crate) fn origin(of: StageUse, recipe: &Recipe) -> Result<Origin, RunError> {
+    let mut recipe = recipe.clone();
+    if let Some(Some(path)) = of.path_mut(&mut recipe) {
+        return Ok(Origin::Dir(locate(path)?.dir));
+    }
+    if of == StageUse::Policy {
+        if let Some(shape) = recipe.policy.new {
+            return Ok(Origin::New(shape));
+        }
+        let first = recipe.weights.iter().flat_map(|weights| weights.ingredients()).next();
+        if let Some((place, ingredient)) = first {
+            return match &ingredient.path {
+                Some(path) => Ok(Origin::Dir(locate(path)?.dir)),
+                None => origin(StageUse::Weights(place), &recipe),
+            };
+        }
+    }
+    let stages = before(&mut recipe, &mut Vec::new())?;
+    let Some(stage) = stages.iter().find(|stage| stage.of == of) else {
+        return Err(RunError::Refused(format!("{}: the recipe names no model there", of.key())));
+    };
+    match stage.checkpoint()? {
+        Some(dir) => Ok(Origin::Dir(dir)),
+        None => within(&stage.file, origin(StageUse::Policy, &stage.recipe)),
+    }
 }
 
 /// The stages that `recipe` needs; writes their hashes into it. `above` lists the stages that are being resolved, as

@@ -76,6 +76,7 @@ pub const METRICS: &[Metric] = &[
         .verl("actor/entropy")
         .prime_rl("entropy/all/mean"),
     metric("kl", "nats", "the objective's KL to the reference at loss tokens, mean (where `loss.beta` > 0)"),
+    metric("proximal_kl", "nats", "divergence from the proximal policy at loss tokens, mean (where `loss.proximal_kl_coef` > 0)"),
     metric("kl_coef", "1", "weight of the KL divergence in the step (where `loss.beta` > 0)")
         .verl("actor/reward_kl_penalty_coeff"),
     metric(

@@ -252,7 +252,7 @@ impl<'p> Gpu<'p> {
         self.batch.borrow_mut().forests.get(
             |(other, dim)| Arc::ptr_eq(other, layout) && *dim == head_dim,
             || {
-                let forest = attention::forest(self.cuda, layout, head_dim, self.precision);
+                let forest = attention::forest(self.cuda, layout, &[], head_dim, self.precision);
                 ((Arc::clone(layout), head_dim), forest)
             },
         )

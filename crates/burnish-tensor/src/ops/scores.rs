@@ -8,16 +8,12 @@ use rayon::prelude::*;
 
 use super::head_loss::{self, HeadLoss};
 use crate::{
-    Buffer, Elements, Precision, Vocab,
+    Buffer, Elements, LogitsRoom, Precision, Vocab,
     gemm::{View, ViewMut, Workers, Write, multiply_in},
     parallel,
     vector::{self, simd},
 };
 
-/// Logits held at once if they are not kept: 32 MiB.
-const CHUNK_LOGITS: usize = 1 << 23;
-/// Most logits kept from the forward pass for the backward pass: 64 MiB.
-const KEPT_LOGITS_MAX: usize = 1 << 24;
 /// Elements summed in f32 before the sum goes to f64.
 pub(super) const SUM_ELEMENTS: usize = 1024;
 /// The logit of an excluded id: its exponential is 0 at any temperature above 1e-15, and unlike -∞ it gives 0 in
@@ -92,7 +88,7 @@ pub(crate) struct Row {
 pub(crate) fn forward(inputs: Inputs<'_>, keep: bool) -> (Vec<Row>, Option<Buffer>) {
     let (t, v) = (inputs.rows(), inputs.vocab.len());
     let mut rows = vec![Row::default(); t];
-    if keep && t * v <= KEPT_LOGITS_MAX {
+    if keep && LogitsRoom::CPU.keeps(t, v) {
         let mut logits = Buffer::scratch(t * v);
         inputs.logits(0, &mut logits);
         score_rows(inputs, 0, &logits, &mut rows);
@@ -109,7 +105,7 @@ pub(crate) fn forward(inputs: Inputs<'_>, keep: bool) -> (Vec<Row>, Option<Buffe
 }
 
 pub(crate) fn chunk_rows(v: usize) -> usize {
-    (CHUNK_LOGITS / v.max(1)).clamp(64, 512)
+    LogitsRoom::CPU.chunk_rows(v)
 }
 
 fn score_rows(inputs: Inputs<'_>, first: usize, logits: &[f32], rows: &mut [Row]) {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use burnish_recipe::{Method, Recipe};
 use burnish_run::engine::arrangement;
+use burnish_run::memory::{Memory, When, mib};
 use burnish_run::stages::{self, Made};
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
@@ -28,6 +29,10 @@ pub(crate) struct Arguments {
     /// Print the resolved recipe and stop. Servers that it samples on are asked whether they can be used.
     #[arg(long)]
     dry_run: bool,
+    /// With --dry-run: print how much memory the recipe needs on its device, by part, and stop. Only configurations are
+    /// read; the device is not asked.
+    #[arg(long, requires = "dry_run")]
+    memory: bool,
     /// Resume the run in this directory from its last checkpoint. Overrides may follow: `train.max_steps=80` makes it
     /// longer.
     #[arg(long, value_name = "RUN_DIR", conflicts_with = "dry_run", value_parser = super::path())]
@@ -57,6 +62,10 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
             check_method(&recipe, method)?;
             if arguments.dry_run {
                 stages::resolve(&mut recipe)?;
+                if arguments.memory {
+                    say_memory(&Memory::of(&recipe)?);
+                    return Ok(());
+                }
                 eprintln!("note: {}", arrangement(&recipe)?);
                 out::file(&recipe.to_toml()?);
                 return Ok(());
@@ -115,6 +124,42 @@ fn check_method(recipe: &Recipe, method: Option<Method>) -> Done {
             Err("the recipe's `train.method` is not \"sft\"; run it with `burnish train`".into())
         }
         _ => Ok(()),
+    }
+}
+
+fn say_memory(memory: &Memory) {
+    let (most, when) = memory.most();
+    println!("on {}, at most:", memory.device);
+    let mut now = None;
+    for part in &memory.parts {
+        if now.replace(part.when) != Some(part.when) {
+            println!("{}", head_of(part.when));
+        }
+        let line = format!("  {:>10}  {:<66}  {}", mib(part.bytes), part.what, part.by);
+        println!("{}", line.trim_end());
+    }
+    println!(
+        "{}  {}",
+        mib(most),
+        match when {
+            When::Always => "in all",
+            When::Sampling => "in all, when it samples",
+            When::Scoring => "in all, when log-probs are computed",
+            When::Training => "in all, when it trains",
+        }
+    );
+    for note in &memory.notes {
+        println!("note: {note}");
+    }
+    println!("note: the program itself, tasks, tokenizers and buffers of the system are not counted");
+}
+
+fn head_of(when: When) -> &'static str {
+    match when {
+        When::Always => "as long as the run",
+        When::Sampling => "while it samples",
+        When::Scoring => "while log-probs are computed",
+        When::Training => "while it trains",
     }
 }
 

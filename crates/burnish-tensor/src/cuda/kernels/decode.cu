@@ -1,4 +1,4 @@
-// Attention of single query rows over keys and values in pages, and writing into pages.
+// Attention of single query rows over keys and values in pages; writing into pages, and reading from them.
 //
 // The cache is f32 or bf16, like the queries, so that sampling sees what training sees.
 //
@@ -29,6 +29,27 @@ KERNEL(256, write_pages_f32, float* cache, const float* k, const float* v, const
 
 KERNEL(256, write_pages_bf16, bf16* cache, const bf16* k, const bf16* v, const int* slots, i64 page_len, int width) {
     write_row(cache, k, v, slots, page_len, width);
+}
+
+// One block per row: the reverse of writing.
+template <typename T>
+__device__ __forceinline__ void read_row(T* k, T* v, const T* cache, const int* slots, i64 page_len, int width) {
+    int slot = slots[blockIdx.x];
+    const T* from = cache + (i64)(slot / PAGE_ROWS) * page_len + (i64)(slot % PAGE_ROWS) * width;
+    T* to_k = k + (i64)blockIdx.x * width;
+    T* to_v = v + (i64)blockIdx.x * width;
+    for (int c = threadIdx.x; c < width; c += blockDim.x) {
+        to_k[c] = from[c];
+        to_v[c] = from[PAGE_ROWS * width + c];
+    }
+}
+
+KERNEL(256, read_pages_f32, float* k, float* v, const float* cache, const int* slots, i64 page_len, int width) {
+    read_row(k, v, cache, slots, page_len, width);
+}
+
+KERNEL(256, read_pages_bf16, bf16* k, bf16* v, const bf16* cache, const int* slots, i64 page_len, int width) {
+    read_row(k, v, cache, slots, page_len, width);
 }
 
 // One block per task and key/value head. A task is up to SPLIT_PAGES entries of `pages` (page, rows used) that

@@ -59,10 +59,17 @@ pub(crate) fn method_of(
     AttentionKernel::Fma { tile: [64, 32].into_iter().find(fits).unwrap_or(16) }
 }
 
-/// A layout prepared for attention with heads of `head_dim` columns.
-pub(crate) fn forest(cuda: &Arc<Cuda>, layout: &Layout, head_dim: usize, precision: Precision) -> Forest {
+/// A layout prepared for attention with heads of `head_dim` columns, where the first `pasts[i]` rows of segment `i` are only
+/// seen; none without `pasts`.
+pub(crate) fn forest(
+    cuda: &Arc<Cuda>,
+    layout: &Layout,
+    pasts: &[usize],
+    head_dim: usize,
+    precision: Precision,
+) -> Forest {
     let method = method_of(head_dim, precision, cuda.capability(), cuda.shared_bytes_max());
-    Forest::upload(cuda, layout, method)
+    Forest::upload(cuda, layout, pasts, method)
 }
 
 /// Queries, keys and values of a packed batch: `[rows, heads · head_dim]`, twice `[rows, kv_heads · head_dim]`.
@@ -316,7 +323,7 @@ mod tests {
 
         /// The output and the gradients, for values in the case's precision.
         fn run(&self, cuda: &Arc<Cuda>) -> [Vec<f32>; 4] {
-            let forest = Forest::upload(cuda, &self.layout, self.method);
+            let forest = Forest::upload(cuda, &self.layout, &[], self.method);
             let inputs = [&self.q, &self.k, &self.v, &self.d_out];
             let [q, k, v, d_out] = inputs.map(|x| Values::upload(cuda, self.precision, x));
             let inputs = Inputs { q: q.all(), k: k.all(), v: v.all(), shape: self.shape, forest: &forest };

@@ -104,6 +104,20 @@ pub(crate) fn write(
     cuda.launch(Decode, name, LaunchShape::rows(rows, width), arguments);
 }
 
+/// The reverse: row `i` of keys and values `[slots, width]` from slot `i`, at `layer`.
+pub(crate) fn read(cuda: &Arc<Cuda>, cache: &Cache, layer: usize, slots: &Slots) -> [Values; 2] {
+    let (width, rows) = (cache.width, slots.slots.len());
+    let data = cache.at(layer);
+    let mut both = [(); 2].map(|()| Values::uninit(cuda, data.precision(), rows * width));
+    let [k, v] = &mut both;
+    let name = data.kernel(["read_pages_f32", "read_pages_bf16"]);
+    let (page_len, slots) = (long(Cache::page_len(cache.layers, width)), slots.slots.all());
+    let arguments =
+        &mut [k.all_mut().into(), v.all_mut().into(), data.into(), slots.into(), page_len, int(width)];
+    cuda.launch(Decode, name, LaunchShape::rows(rows, width), arguments);
+    both
+}
+
 /// The pages that each query row sees, and their split over blocks. Every layer of a step uses the same.
 #[derive(Debug)]
 pub(crate) struct Seen {
@@ -343,6 +357,10 @@ mod tests {
             let slots = Slots::upload(&cuda, &cache, &[PAGE_ROWS + 2]);
             write(&cuda, &mut cache, 1, &slots, k.all(), v.all());
             let data = cache.data.download().unwrap();
+            let back = read(&cuda, &cache, 1, &Slots::upload(&cuda, &cache, &[0, PAGE_ROWS + 2, 5]));
+            let [k, v] = back.map(|x| x.download().unwrap());
+            assert_eq!(k, [0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 0.0]);
+            assert_eq!(v, [0.0, 0.0, 0.0, 4.0, 5.0, 6.0, 0.0, 0.0, 0.0]);
             let at = Cache::page_len(LAYERS, 3) + 2 * PAGE_ROWS * 3 + 2 * 3;
             assert_eq!(data[at..at + 3], [1.0, 2.0, 3.0]);
             assert_eq!(data[at + PAGE_ROWS * 3..][..3], [4.0, 5.0, 6.0]);

@@ -30,14 +30,16 @@ impl Walk {
         }
     }
 
-    /// For tiles of queries: the rows that they see, that is their ancestors (root first) and then their own segment.
-    pub(crate) fn of_queries(layout: &Layout, tile: usize) -> Walk {
+    /// For tiles of queries: the rows that they see, that is their ancestors (root first) and then their own segment. The
+    /// first `pasts[i]` rows of segment `i` are only seen; without `pasts`, all rows are queries.
+    pub(crate) fn of_queries(layout: &Layout, tile: usize, pasts: &[usize]) -> Walk {
         let mut walk = Walk::default();
         for (index, segment) in layout.segments().iter().enumerate() {
             let first = walk.ranges.len() / 3;
             layout.ancestors(index).iter().for_each(|rows| walk.add_range(rows, false));
             walk.add_range(&segment.rows(), segment.is_causal());
-            walk.add(segment.rows(), tile, first);
+            let past = pasts.get(index).copied().unwrap_or_default();
+            walk.add(segment.start + past..segment.rows().end, tile, first);
         }
         walk
     }
@@ -115,10 +117,16 @@ pub(crate) struct Forest {
 }
 
 impl Forest {
-    pub(crate) fn upload(cuda: &Arc<Cuda>, layout: &Layout, method: AttentionKernel) -> Self {
+    /// Without `pasts`, all rows are queries ([`Walk::of_queries`]).
+    pub(crate) fn upload(
+        cuda: &Arc<Cuda>,
+        layout: &Layout,
+        pasts: &[usize],
+        method: AttentionKernel,
+    ) -> Self {
         let tile = method.tile();
         assert!(i32::try_from(layout.rows()).is_ok(), "{} rows in a batch", layout.rows());
-        let [queries, keys] = [Walk::of_queries(layout, tile), Walk::of_keys(layout, tile)]
+        let [queries, keys] = [Walk::of_queries(layout, tile, pasts), Walk::of_keys(layout, tile)]
             .map(|walk| Uploaded::new(cuda, &walk));
         Forest { method, rows: layout.rows(), queries, keys }
     }
@@ -143,9 +151,17 @@ mod tests {
 
     #[test]
     fn queries_walk_over_their_ancestors_then_their_own_segment() {
-        let walk = Walk::of_queries(&layout(), 4);
+        let walk = Walk::of_queries(&layout(), 4, &[]);
         assert_eq!(walk.ranges, [0, 5, 1, 0, 5, 0, 0, 5, 0, 5, 8, 1, 0, 5, 0, 8, 10, 1, 10, 11, 1]);
         assert_eq!(walk.tasks, [0, 4, 0, 1, 4, 1, 0, 1, 5, 3, 2, 2, 8, 2, 4, 2, 10, 1, 6, 1]);
+    }
+
+    #[test]
+    fn rows_that_were_read_before_are_seen_and_ask_nothing() {
+        let layout = Layout::causal(&[9, 3]);
+        let [all, rest] = [&[][..], &[6, 0]].map(|pasts| Walk::of_queries(&layout, 4, pasts));
+        assert_eq!(all.ranges, rest.ranges);
+        assert_eq!(rest.tasks, [6, 3, 0, 1, 9, 3, 1, 1]);
     }
 
     #[test]
@@ -153,7 +169,7 @@ mod tests {
         let mut segments = layout().segments().to_vec();
         segments[2].visibility = crate::Visibility::Bidirectional;
         let layout = Layout::new(segments).unwrap();
-        let [queries, keys] = [Walk::of_queries(&layout, 4), Walk::of_keys(&layout, 4)];
+        let [queries, keys] = [Walk::of_queries(&layout, 4, &[]), Walk::of_keys(&layout, 4)];
         assert_eq!(queries.ranges[6..12], [0, 5, 0, 5, 8, 0]);
         assert_eq!(keys.ranges[12..15], [5, 8, 0]);
     }

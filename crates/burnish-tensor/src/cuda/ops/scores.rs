@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Precision, Vocab,
+    LogitsRoom, Precision, Vocab,
     cuda::{
         Argument, Buffer, Cuda, CudaError, Slice, SliceMut, int,
         launch_shape::LaunchShape,
@@ -14,10 +14,6 @@ use crate::{
     },
 };
 
-/// Logits held at once if they are not kept: 256 MiB.
-const CHUNK_LOGITS: usize = 1 << 26;
-/// Most logits kept from the forward pass for the backward pass: 256 MiB.
-const KEPT_LOGITS_MAX: usize = 1 << 26;
 /// Threads that share a row.
 pub(super) const THREADS: usize = 512;
 /// Results per row: log-prob of the target, entropy, largest logit, `ln Σ e^y`.
@@ -144,7 +140,7 @@ pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>, keep: bool) -> Rows 
 
 pub(super) fn forward_in(cuda: &Arc<Cuda>, inputs: Inputs<'_>, keep: bool, chunk: usize) -> Rows {
     let (t, v) = (inputs.asked.rows(), inputs.asked.vocab);
-    let keep = keep && t * v <= KEPT_LOGITS_MAX;
+    let keep = keep && LogitsRoom::GPU.keeps(t, v);
     let chunk = if keep { t.max(1) } else { chunk };
     let mut numbers = Buffer::uninit(cuda, t * NUMBERS);
     let mut logits = Buffer::uninit(cuda, chunk.min(t) * v);
@@ -158,7 +154,7 @@ pub(super) fn forward_in(cuda: &Arc<Cuda>, inputs: Inputs<'_>, keep: bool, chunk
 }
 
 pub(super) fn chunk_rows(v: usize) -> usize {
-    (CHUNK_LOGITS / v.max(1)).clamp(64, 4096)
+    LogitsRoom::GPU.chunk_rows(v)
 }
 
 /// Derivatives of a scalar with respect to every row's log-prob and entropy.

@@ -5,7 +5,7 @@ mod on_host;
 
 use super::*;
 use crate::{
-    Device, Flat, HostReadback, PagedCache, Segment, Store, Tape, TokenScores, Weight, Workers,
+    Device, Flat, HostReadback, KV_ROWS, PagedCache, Segment, Store, Tape, TokenScores, Weight, Workers,
     cuda::testing::device,
     optim::AdamW,
     testing::{assert_close, random, random_ids, wide},
@@ -389,5 +389,52 @@ fn decoding_with_pages_is_the_packed_pass() {
         run(0..prompt);
         let steps: Vec<f32> = (prompt..all).flat_map(|row| run(row..row + 1)).collect();
         assert_close(&steps, &wide(&expected), case.tolerance);
+    }
+}
+
+/// Attention of whole sequences, and of their ends over a cache that has their beginnings.
+#[test]
+fn what_goes_on_from_cached_rows_is_as_if_all_had_been_read() {
+    let Some(cuda) = device() else { return };
+    let lens = [70, 9, 33];
+    let total: usize = lens.iter().sum();
+    let layout = Arc::new(Layout::causal(&lens));
+    // Pages that are not in the order of the sequences.
+    let pages: usize = lens.iter().map(|len| len.div_ceil(KV_ROWS)).sum();
+    let mut next = 0;
+    let slots: Vec<usize> = lens
+        .iter()
+        .flat_map(|&len| {
+            let first = next;
+            next += len.div_ceil(KV_ROWS);
+            (0..len).map(move |row| (pages - 1 - first - row / KV_ROWS) * KV_ROWS + row % KV_ROWS)
+        })
+        .collect();
+    for precision in [Precision::F32, Precision::Bf16] {
+        let params = Params::new().in_precision(precision).on(&Device::from(Arc::clone(&cuda)));
+        let cache = PagedCache::beside(&params, 2, SHAPE.kv_width(), pages).unwrap();
+        let numbers = |seed, width: usize| random(seed, total * width);
+        let (q, k, v) =
+            (numbers(1, SHAPE.width()), numbers(2, SHAPE.kv_width()), numbers(3, SHAPE.kv_width()));
+        let mut tape = Tape::inference(&params);
+        let [q, k, v] = [(q, SHAPE.width()), (k, SHAPE.kv_width()), (v, SHAPE.kv_width())]
+            .map(|(x, width)| tape.external(total, width, x));
+        let read = |x: &Var| HostReadback::default().read(x).unwrap().to_vec();
+        let whole = tape.attention(&q, &k, &v, SHAPE, &layout);
+        let expected = read(&whole);
+        let all = tape.page_slots(&cache, &slots);
+        tape.write_pages(&cache, 1, &all, &k, &v);
+        for pasts in [[48, 0, 16], [0, 8, 32], [69, 8, 32]] {
+            let mut unread = Vec::new();
+            for (segment, past) in layout.segments().iter().zip(pasts) {
+                unread.extend((segment.start + past..segment.start + segment.len).map(|row| row as u32));
+            }
+            let continued = tape.pages_continued(&cache, &slots, &layout, &pasts, SHAPE);
+            let rest = tape.gather(&q, &unread);
+            let mixed = tape.continued_paged_attention(&rest, SHAPE, &cache, 1, &continued);
+            let width = SHAPE.width();
+            let rows = unread.iter().flat_map(|&row| &expected[row as usize * width..][..width]);
+            assert_eq!(read(&mixed), rows.copied().collect::<Vec<f32>>(), "{precision:?} {pasts:?}");
+        }
     }
 }

@@ -1,0 +1,328 @@
+//! How much memory a recipe needs on its device, by part, from configurations alone.
+//!
+//! What a run holds from its beginning to its end is counted apart from what it takes while it samples, scores or
+//! trains, because sampling gives back what it took before training begins. Each number is what a part takes at most: a
+//! batch may have fewer tokens, and answers may be shorter than the context.
+
+use std::path::Path;
+
+use burnish_engine::SamplingNeed;
+use burnish_model::{Loading, ModelConfig, Outline, Trains};
+use burnish_recipe::{Method, Recipe, StageUse};
+use burnish_tensor::{Buffer, Precision};
+use burnish_train::{Place, UpdateNeed, scoring_need};
+
+use crate::RunError;
+use crate::model_path::locate;
+use crate::reference::Reference;
+use crate::stages::{Origin, origin};
+
+/// When a part takes its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum When {
+    /// As long as the run.
+    Always,
+    /// While answers are sampled.
+    Sampling,
+    /// While log-probs of a reference or a teacher are computed.
+    Scoring,
+    /// While gradients are computed.
+    Training,
+}
+
+/// A part of what a run needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// When it is there.
+    pub when: When,
+    /// What it is.
+    pub what: String,
+    /// Bytes, at most.
+    pub bytes: usize,
+    /// The keys of the recipe that decide it.
+    pub by: &'static str,
+}
+
+/// What a recipe needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Memory {
+    /// The device, as the recipe names it.
+    pub device: String,
+    /// Its parts, those that are always there first.
+    pub parts: Vec<Part>,
+    /// What a person should know about the numbers.
+    pub notes: Vec<String>,
+}
+
+impl Memory {
+    /// What `recipe` needs on its device, which is not asked: it may be in another machine.
+    ///
+    /// # Errors
+    /// If the configuration of a model can't be read, or the recipe does not fit it.
+    pub fn of(recipe: &Recipe) -> Result<Self, RunError> {
+        let place = if recipe.device == "cpu" { Place::Cpu } else { Place::Gpu };
+        let mut count = Count { recipe, place, parts: Vec::new(), notes: Vec::new() };
+        if recipe.trainer.is_some() {
+            count.notes.push("a server trains and samples: what that takes is its own affair".to_owned());
+        } else {
+            count.policy()?;
+        }
+        count.others()?;
+        let Count { mut parts, notes, .. } = count;
+        parts.retain(|part| part.bytes > 0);
+        parts.sort_by_key(|part| part.when);
+        Ok(Memory { device: recipe.device.clone(), parts, notes })
+    }
+
+    /// Bytes of the parts of a time.
+    pub fn while_(&self, when: When) -> usize {
+        let parts = self.parts.iter().filter(|part| part.when == when);
+        parts.map(|part| part.bytes).fold(0, usize::saturating_add)
+    }
+
+    /// The most bytes that are needed at once, and when.
+    pub fn most(&self) -> (usize, When) {
+        let times = [When::Training, When::Scoring, When::Sampling];
+        let most = times.into_iter().map(|when| (self.while_(when), when)).max_by_key(|(bytes, _)| *bytes);
+        let (more, when) = most.unwrap_or((0, When::Always));
+        (self.while_(When::Always).saturating_add(more), when)
+    }
+}
+
+/// On the CPU, values have memory that is used again and again.
+const WAITING: &str = "memory of values that waits for its next use";
+
+struct Count<'r> {
+    recipe: &'r Recipe,
+    place: Place,
+    parts: Vec<Part>,
+    notes: Vec<String>,
+}
+
+impl Count<'_> {
+    fn add(&mut self, when: When, what: impl Into<String>, bytes: usize, by: &'static str) {
+        self.parts.push(Part { when, what: what.into(), bytes, by });
+    }
+
+    /// The policy, what trains it, and what it is compared with.
+    fn policy(&mut self) -> Result<(), RunError> {
+        let recipe = self.recipe;
+        let from = origin(StageUse::Policy, recipe)?;
+        let method = recipe.train.method;
+        let trains = method != Method::None;
+        let loading = if trains { recipe.training() } else { recipe.policy.sampling() };
+        let mut policy = outline(&from, &loading)?;
+        if method == Method::Reward {
+            policy = policy.to_value_model()?;
+        }
+        self.add(
+            When::Always,
+            format!("the policy, {}", parameters(&policy)),
+            policy.parameter_bytes(),
+            "policy",
+        );
+        let sequences = match method {
+            Method::Grpo => recipe.rollout.tasks_per_step.saturating_mul(recipe.rollout.group_size),
+            Method::Sft | Method::Preference | Method::Reward | Method::None => {
+                recipe.train.sequences_per_step
+            }
+        };
+        let answers = match method {
+            Method::Grpo => sequences.max(recipe.eval.tasks.saturating_mul(recipe.eval.rollouts)),
+            Method::Sft | Method::Preference | Method::Reward | Method::None => {
+                recipe.eval.tasks.saturating_mul(recipe.eval.rollouts)
+            }
+        };
+        let context = policy.config.max_position_embeddings;
+        let rows = recipe.train.micro_batch_tokens.min(sequences.saturating_mul(context));
+        if trains {
+            self.training(&policy, rows, "the policy");
+        }
+        if recipe.critic.is_some() && method == Method::Grpo {
+            let critic = self.critic(&policy)?;
+            let what = format!("the critic, {}", parameters(&critic));
+            self.add(When::Always, what, critic.parameter_bytes(), "critic");
+            self.training(&critic, rows, "the critic");
+        }
+        let is_compared =
+            matches!(method, Method::Grpo | Method::Preference) && Reference::is_needed(recipe)?;
+        let is_copied = match &from {
+            Origin::Dir(dir) => Reference::is_copied(recipe, dir)?,
+            Origin::New(_) => recipe.policy.lora.is_none(),
+        };
+        if is_compared {
+            let reference = outline(&from, &recipe.policy.sampling())?;
+            if is_copied {
+                let what = format!("the reference, {}", parameters(&reference));
+                self.add(When::Always, what, reference.parameter_bytes(), "loss.beta, loss.objective");
+            }
+            self.scoring("the reference", &reference, rows);
+        }
+        if let Some(teacher) =
+            recipe.teacher.as_ref().filter(|teacher| teacher.path.is_some() || teacher.from.is_some())
+        {
+            let own = outline(&origin(StageUse::Teacher, recipe)?, &recipe.policy.sampling())?;
+            let by = if teacher.path.is_some() { "teacher.path" } else { "teacher.from" };
+            self.add(When::Always, format!("the teacher, {}", parameters(&own)), own.parameter_bytes(), by);
+            self.scoring("the teacher", &own, rows);
+        }
+        if recipe.engine.is_some() {
+            self.notes.push("engines sample: what that takes is their own affair".to_owned());
+        } else if answers > 0 && method != Method::Reward {
+            self.sampling(&policy, answers);
+        }
+        if trains {
+            let (pass, longer) = (|rows| self.passing(&policy, rows), rows.saturating_add(1000));
+            let more = pass(longer).saturating_sub(pass(rows));
+            self.notes.push(format!(
+                "a sequence of more than {rows} tokens is a micro-batch of its own: {} more for each 1,000 tokens",
+                mib(more)
+            ));
+        }
+        Ok(())
+    }
+
+    fn passing(&self, model: &Outline, rows: usize) -> usize {
+        UpdateNeed::new(model, &self.recipe.trainer_config(), rows, self.place).passing()
+    }
+
+    /// What trains a model. Policy and critic go through their passes one after the other, so the larger one counts.
+    fn training(&mut self, model: &Outline, rows: usize, whose: &str) {
+        let need = UpdateNeed::new(model, &self.recipe.trainer_config(), rows, self.place);
+        self.add(When::Always, format!("gradient of {whose}"), need.gradient, "policy.lora, train.freeze");
+        self.add(When::Always, format!("moments of AdamW for {whose}"), need.moments, "optimizer.moments");
+        self.add(
+            When::Always,
+            format!("copy in bf16 of what is trained of {whose}"),
+            need.shadow,
+            "policy.precision",
+        );
+        let others: usize =
+            self.parts.iter().filter(|part| part.when == When::Training).map(|part| part.bytes).sum();
+        if need.passing() <= others {
+            return;
+        }
+        self.parts.retain(|part| part.when != When::Training);
+        let what = format!("a micro-batch of {rows} tokens, to go back through its layers");
+        self.add(When::Training, what, need.pass, "train.micro_batch_tokens, train.activation_checkpointing");
+        if self.place == Place::Cpu {
+            self.add(When::Training, WAITING, Buffer::waiting_bytes_max(need.pass), "");
+        }
+        self.add(
+            When::Training,
+            "its logits, and what they are made of",
+            need.head,
+            "train.micro_batch_tokens",
+        );
+    }
+
+    /// What scoring takes: of several models that score, the largest counts.
+    fn scoring(&mut self, who: &str, model: &Outline, rows: usize) {
+        let bytes = scoring_need(model, rows, self.place);
+        let others: usize =
+            self.parts.iter().filter(|part| part.when == When::Scoring).map(|part| part.bytes).sum();
+        if bytes > others {
+            self.parts.retain(|part| part.when != When::Scoring);
+            self.add(When::Scoring, format!("log-probs by {who}"), bytes, "train.micro_batch_tokens");
+        }
+    }
+
+    fn sampling(&mut self, policy: &Outline, answers: usize) {
+        let recipe = self.recipe;
+        let is_gpu = self.place == Place::Gpu;
+        let limits = recipe.rollout.limits();
+        let value_bytes = self.place.value_bytes(policy.precision);
+        let mut need = SamplingNeed::new(policy, &limits, answers, value_bytes, is_gpu);
+        if policy.config.mask_token_id.is_some() {
+            // A model of masked diffusion reads its whole answer again at every step.
+            (need.cache, need.packed) = (0, 0);
+        }
+        self.add(
+            When::Sampling,
+            "cache of keys and values",
+            need.cache,
+            "rollout.cache_mib, rollout.batch_max",
+        );
+        self.add(When::Sampling, "weights as decoding reads them", need.packed, "policy.precision");
+        self.add(
+            When::Sampling,
+            "a pass over prompts, or the logits of a step",
+            need.pass,
+            "rollout.batch_max",
+        );
+        if is_gpu && limits.cache_bytes.is_none() {
+            let told = "without `rollout.cache_mib`, the cache takes three quarters of what the GPU has free then, and no \
+                        more than is said here";
+            self.notes.push(told.to_owned());
+        }
+    }
+
+    /// Other models of the recipe in this process.
+    fn others(&mut self) -> Result<(), RunError> {
+        let recipe = self.recipe;
+        let plain = Loading { precision: Precision::F32, trains: Trains::Nothing };
+        let user = recipe.user.as_ref().and_then(|user| user.path.as_ref());
+        let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_ref());
+        let model = recipe.reward.model.as_ref().map(|model| &model.path);
+        let all = [
+            ("the simulated user", user, &plain, "user.path"),
+            ("the judge", judge, &plain, "judge.path"),
+            ("the reward model", model, &recipe.policy.sampling(), "reward.model.path"),
+        ];
+        for (what, path, loading, by) in all {
+            if let Some(path) = path {
+                let own = outline(&Origin::Dir(locate(path)?.dir), loading)?;
+                self.add(When::Always, format!("{what}, {}", parameters(&own)), own.parameter_bytes(), by);
+            }
+        }
+        Ok(())
+    }
+
+    fn critic(&self, policy: &Outline) -> Result<Outline, RunError> {
+        let loading = Loading { precision: policy.precision, trains: Trains::All };
+        match self.recipe.critic.as_ref().and_then(|critic| critic.path.as_ref()) {
+            Some(path) => outline(&Origin::Dir(locate(path)?.dir), &loading),
+            None => Ok(policy.to_value_model()?),
+        }
+    }
+}
+
+fn outline(from: &Origin, loading: &Loading) -> Result<Outline, RunError> {
+    match from {
+        Origin::Dir(dir) => Ok(Outline::of_dir(dir, loading)?),
+        Origin::New(shape) => {
+            let config = ModelConfig::new(shape)
+                .map_err(|error| RunError::Refused(format!("policy.new makes no model: {error}")))?;
+            Ok(Outline::of_config(config, loading, Path::new("policy.new"))?)
+        }
+    }
+}
+
+/// `0.6 billion parameters, 10.1 million of them trained`
+fn parameters(model: &Outline) -> String {
+    let (all, trained) = (model.parameters(), model.trained());
+    match trained {
+        0 => format!("{} parameters", many(all)),
+        _ if trained == all => format!("{} parameters, all trained", many(all)),
+        _ => format!("{} parameters, {} of them trained", many(all), many(trained)),
+    }
+}
+
+fn many(count: usize) -> String {
+    let count = count as f64;
+    match count {
+        _ if count >= 1e9 => format!("{:.2} billion", count / 1e9),
+        _ if count >= 1e6 => format!("{:.1} million", count / 1e6),
+        _ => format!("{count}"),
+    }
+}
+
+/// Bytes as a person reads them.
+pub fn mib(bytes: usize) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    match mib {
+        _ if mib >= 10_240.0 => format!("{:.1} GiB", mib / 1024.0),
+        _ if mib >= 100.0 => format!("{mib:.0} MiB"),
+        _ => format!("{mib:.1} MiB"),
+    }
+}
