@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use burnish_eval::{Crossed, Measure, Slice, Summary};
+use burnish_recipe::StrategySection;
 use burnish_run::inspect;
 use burnish_run::items::Evaluated;
+use burnish_run::strategies::Compared;
 use burnish_run::watch::{Stop, Unwatched, Watch};
 use clap::Args;
 
 use super::benchmark::say_interrupted;
-use super::{Done, benchmark};
+use super::{Done, benchmark, strategy};
 use crate::progress::{Progress, evaluation_line};
 use crate::{out, signals};
 
@@ -27,6 +29,10 @@ pub(crate) struct Arguments {
     /// Evaluate as the entry of `[[eval.extra]]` with this name says, instead of the main evaluation.
     #[arg(long, value_name = "NAME")]
     extra: Option<String>,
+    /// Put a strategy on top of the policy, and set it beside the plain policy and beside the majority at the same number of
+    /// tokens: NAME, NAME:key=value,key=value, or a TOML file.
+    #[arg(long, value_name = "STRATEGY", value_parser = StrategySection::parse)]
+    strategy: Option<StrategySection>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -55,7 +61,8 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         if let Some(extra) = &arguments.extra {
             return Err(format!("--extra {extra}: {name} is a benchmark, which has one evaluation").into());
         }
-        return benchmark::run(benchmark, arguments.benchmark, arguments.step, arguments.json);
+        let strategy = arguments.strategy.as_ref();
+        return benchmark::run(benchmark, arguments.benchmark, arguments.step, arguments.json, strategy);
     }
     of_recipe(path, &arguments)
 }
@@ -95,6 +102,17 @@ fn of_recipe(path: &Path, arguments: &Arguments) -> Done {
     let is_quiet = arguments.json || (settings.out.is_none() && settings.policy.is_none());
     let mut watch: Box<dyn Watch> = if is_quiet { Box::new(Unwatched) } else { Box::new(Progress::new()) };
     let extra = arguments.extra.as_deref();
+    if let Some(own) = &arguments.strategy {
+        let compared = target.compare(own, extra, settings.out.as_deref(), &mut *watch, &stop)?;
+        let comparison = match compared {
+            Compared::Done(comparison) => comparison,
+            Compared::Interrupted { done, items } => {
+                say_interrupted(done, items, settings.out.is_some());
+                return Ok(());
+            }
+        };
+        return strategy::say(&comparison, &target.policy_shown(), settings.out.as_deref(), arguments.json);
+    }
     let summary = match target.evaluate_items(extra, settings.out.as_deref(), &mut *watch, &stop)? {
         Evaluated::Done(summary) => summary,
         Evaluated::Interrupted { done, items } => {
