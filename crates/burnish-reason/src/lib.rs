@@ -42,7 +42,7 @@ pub use catalogue::{Entry, STRATEGIES, StrategyConfig, cards};
 pub use heavyskill::Heavyskill;
 pub use majority::Majority;
 pub use rates::Rates;
-pub use record::{Cached, Candidate, Considered, Role, Selection, Tokens};
+pub use record::{Cached, Candidate, Considered, Role, Selection, Tokens, text_of};
 pub use scorer::{By, Scoring};
 pub use self_refine::SelfRefine;
 pub use session::{Asked, DELIBERATOR, JUDGE, POLICY, Request, Session};

@@ -1,8 +1,9 @@
 //! What a strategy was good for, once somebody who knows what is right has judged its candidates.
 
+use burnish_verify::Verifier;
 use serde::{Deserialize, Serialize};
 
-use crate::equality::{majority, numbered};
+use crate::equality::{answer_of, majority, numbered};
 use crate::record::{Considered, Role};
 
 /// Shares of right answers of one turn, or their means over turns (HeavySkill, arXiv:2605.02396, section 4).
@@ -17,7 +18,7 @@ pub struct Rates {
     pub answers: f64,
     /// M@K: the mean over the drafts.
     pub mean: f64,
-    /// Vote@K: is the majority of the drafts right?
+    /// Vote@K: is the majority of the drafts right? Answers are compared as the strategy does, by `math` if it compares none.
     pub vote: f64,
     /// P@K: is any draft right?
     pub any: f64,
@@ -47,13 +48,10 @@ impl Rates {
         let share = |among: &[usize], holds: &dyn Fn(&usize) -> bool| {
             among.iter().filter(|at| holds(at)).count() as f64 / among.len() as f64
         };
-        let vote = match considered.equality {
-            Some(equality) => {
-                let answer = |at: &usize| considered.candidates[*at].answer.clone();
-                drafts[majority(&numbered(equality, &drafts.iter().map(answer).collect::<Vec<_>>()))]
-            }
-            None => drafts[0],
-        };
+        let equality = considered.equality.unwrap_or(Verifier::Math);
+        let answer = |at: &usize| answer_of(equality, &considered.candidates[*at].message);
+        let answers: Vec<Option<String>> = drafts.iter().map(answer).collect();
+        let vote = drafts[majority(&numbered(equality, &answers))];
         let vote = right(&vote);
         let any = |among: &[usize]| f64::from(u8::from(among.iter().any(right)));
         Some(Rates {

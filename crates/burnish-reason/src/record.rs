@@ -162,7 +162,7 @@ impl Considered {
 }
 
 /// All that was said: thoughts that a chat format keeps apart, then the text.
-pub(crate) fn text_of(message: &Message) -> String {
+pub fn text_of(message: &Message) -> String {
     match &message.reasoning_content {
         Some(thoughts) if !thoughts.trim().is_empty() => format!("{}\n{}", thoughts.trim(), message.content),
         _ => message.content.clone(),

@@ -44,8 +44,13 @@ struct Running {
 impl<'a> Strategist<'a> {
     /// `strategy` on top of `policy`.
     pub fn new(policy: impl Policy + 'a, strategy: Arc<dyn Strategy>) -> Self {
+        Strategist::over(Box::new(policy), strategy)
+    }
+
+    /// As [`Strategist::new`].
+    pub fn over(policy: Box<dyn Policy + 'a>, strategy: Arc<dyn Strategy>) -> Self {
         Strategist {
-            cast: vec![(POLICY, Box::new(policy))],
+            cast: vec![(POLICY, policy)],
             strategy,
             running: BTreeMap::new(),
             asked: BTreeMap::new(),

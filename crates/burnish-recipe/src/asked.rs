@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use burnish_core::Sampling;
+use burnish_reason::StrategyConfig;
 use burnish_remote::endpoint::EndpointConfig;
 
 /// Checks that exactly one of `path` and `endpoint` is given, and is well formed.
@@ -25,4 +27,24 @@ pub(crate) fn check(
             endpoint.check().map_err(|(key, rule)| (format!("endpoint.{key}"), rule.to_owned()))
         }
     }
+}
+
+/// Checks a strategy on top of a policy that is only asked, whose turns are sampled as `sampling` says.
+///
+/// # Errors
+/// The key that is wrong, and what it must be.
+pub(crate) fn check_strategy(
+    strategy: &StrategyConfig,
+    sampling: &Sampling,
+    endpoint: Option<&EndpointConfig>,
+) -> Result<(), (String, String)> {
+    let built = strategy.build().map_err(|error| (format!("strategy.{}", error.key), error.problem))?;
+    built
+        .check_sampling(sampling)
+        .map_err(|error| (format!("strategy.config.{}", error.key), error.problem))?;
+    if built.reads_logprobs() && endpoint.is_some() {
+        let rule = "must be \"judge\": a server reports no log-probs";
+        return Err(("strategy.config.score.by".to_owned(), rule.to_owned()));
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ use burnish_core::{Episode, Policy};
 use burnish_engine::Limits;
 use burnish_env::rollout::{self, Partners, RolloutSpec};
 use burnish_model::{Loading, Tokenizer, Trains};
+use burnish_reason::Strategist;
 use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
 
@@ -67,6 +68,13 @@ fn partners(recipe: &Recipe) -> Result<Option<Partners>, RunError> {
     let device = Device::open(&recipe.device)?;
     let policy = asked_only(user.path.as_deref(), user.endpoint.as_ref(), &device)?;
     let policy = policy.ok_or_else(|| RunError::Refused("user: needs `path` or `endpoint`".into()))?;
+    let policy: Box<dyn Policy> = match &user.strategy {
+        Some(strategy) => {
+            let built = strategy.build().map_err(|error| RunError::Refused(format!("user.strategy.{error}")))?;
+            Box::new(Strategist::over(policy, built))
+        }
+        None => policy,
+    };
     Ok(Some(Partners::default().with(USER, policy, user.sampling())))
 }
 

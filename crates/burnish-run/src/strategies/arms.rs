@@ -7,23 +7,19 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Policy, Sampling, Task};
 use burnish_env::Generator;
 use burnish_env::rollout::{Given, recite};
-use burnish_reason::{Considered, DELIBERATOR, JUDGE, Strategist, Strategy, StrategyConfig};
-use burnish_recipe::{InPlace, StrategySection};
-use burnish_tensor::Device;
+use burnish_reason::{Considered, Strategist, Strategy, StrategyConfig};
+use burnish_recipe::StrategySection;
 use serde_json::{Value, json};
 
-use crate::RunError;
-use crate::others::asked_only;
-
+use super::on_top::{OnTop, of_setting, refused};
 use super::records::{Arm, StrategyRecord, records};
+use crate::RunError;
 
-/// The strategy, what it is compared with, and who is asked besides the policy.
+/// The strategy, and what it is compared with.
 pub struct Arms {
-    strategy: Arc<dyn Strategy>,
+    own: OnTop,
     plain: Arc<dyn Strategy>,
     majority: Arc<dyn Strategy>,
-    deliberator: Option<Box<dyn Policy>>,
-    judge: Option<Box<dyn Policy>>,
     /// What decides the strategy's answers, as records name it.
     named: Value,
 }
@@ -57,40 +53,29 @@ pub(super) struct Played {
     pub(super) is_right: Vec<Option<bool>>,
 }
 
-fn refused(key: &str, problem: impl std::fmt::Display) -> RunError {
-    RunError::Refused(format!("--strategy: {key}: {problem}"))
-}
-
 impl Arms {
     /// Those of a strategy, where turns are sampled as `sampling` says. Nothing is loaded.
     ///
     /// # Errors
     /// If the strategy makes no sense with such turns.
     pub fn new(section: &StrategySection, sampling: &Sampling) -> Result<Self, RunError> {
-        let wrong = |(key, problem): (String, String)| refused(&key, problem);
-        let strategy = section.build().map_err(wrong)?;
-        let of = |error: burnish_reason::SettingError| refused(&error.key, &error.problem);
-        strategy.check_sampling(sampling).map_err(of)?;
-        let config = section
-            .with_skill()
-            .and_then(|config| config.complete().map_err(|error| (error.key, error.problem)));
-        let config = config.map_err(wrong)?;
+        let wrong = |(key, problem): (String, String)| refused(&key, &problem);
+        let own = OnTop::new(section, sampling)?;
+        let config = section.with_skill().map_err(wrong)?.complete().map_err(of_setting)?;
         let named = json!({
             "strategy": config.strategy, "config": config.config, "deliberator": section.deliberator, "judge": section.judge
         });
         let config = config.config;
         let equality = config.get("equality").cloned().unwrap_or(json!("math"));
-        let own = config.get("temperature").and_then(Value::as_f64);
-        let temperature = own.unwrap_or(f64::from(sampling.temperature));
+        let given = config.get("temperature").and_then(Value::as_f64);
+        let temperature = given.unwrap_or(f64::from(sampling.temperature));
         // Greedy answers would all be the same.
         let temperature = if temperature > 0.0 { temperature } else { 1.0 };
-        let votes = |config| StrategyConfig { strategy: "majority".into(), config }.build().map_err(of);
+        let votes = |config| StrategyConfig { strategy: "majority".into(), config }.build().map_err(of_setting);
         Ok(Arms {
-            strategy,
+            own,
             plain: votes(json!({"samples": 1, "equality": equality}))?,
             majority: votes(json!({"equality": equality, "temperature": temperature}))?,
-            deliberator: None,
-            judge: None,
             named,
         })
     }
@@ -100,27 +85,9 @@ impl Arms {
         &self.named
     }
 
-    /// Loads those who are asked besides the policy.
-    ///
-    /// # Errors
-    /// If a model can't be loaded, or a server's key is missing.
-    pub fn with_others(mut self, section: &StrategySection, device: &Device) -> Result<Self, RunError> {
-        let open = |who: &Option<InPlace>| match who {
-            Some(InPlace::Model(path)) => asked_only(Some(path), None, device),
-            Some(InPlace::Endpoint(endpoint)) => asked_only(None, Some(endpoint), device),
-            None => Ok(None),
-        };
-        (self.deliberator, self.judge) = (open(&section.deliberator)?, open(&section.judge)?);
-        Ok(self)
-    }
-
-    /// Checks that the strategy can work with a policy.
-    ///
-    /// # Errors
-    /// Names what the policy can't do.
-    pub fn check(&self, policy: &mut dyn Policy, sampling: &Sampling) -> Result<(), RunError> {
-        let strategist = Strategist::new(policy, Arc::clone(&self.strategy));
-        strategist.check(sampling).map_err(|error| refused(&error.key, &error.problem))
+    /// The strategy, to be loaded and checked.
+    pub fn own(&mut self) -> &mut OnTop {
+        &mut self.own
     }
 
     /// Plays every arm, judges the strategy's candidates afterwards, and makes a record of each task.
@@ -145,23 +112,19 @@ impl Arms {
         playing: &mut Playing<'_>,
         place: &dyn Fn(usize) -> Address,
     ) -> Result<[Vec<Played>; 3], RunError> {
-        let mut strategist = Strategist::new(&mut *policy, Arc::clone(&self.plain));
-        let plain = with_turns(playing(&mut strategist)?, strategist.take(), place);
-        let mut strategist = Strategist::new(&mut *policy, Arc::clone(&self.strategy));
-        if let Some(deliberator) = &mut self.deliberator {
-            strategist = strategist.with(DELIBERATOR, &mut **deliberator);
-        }
-        if let Some(judge) = &mut self.judge {
-            strategist = strategist.with(JUDGE, &mut **judge);
-        }
-        let episodes = playing(&mut strategist)?;
-        let considered = strategist.take();
-        drop(strategist);
+        let mut with = |mut strategist: Strategist<'_>| {
+            let episodes = playing(&mut strategist)?;
+            Ok::<_, RunError>((episodes, strategist.take()))
+        };
+        let (episodes, considered) = with(Strategist::new(&mut *policy, Arc::clone(&self.plain)))?;
+        let plain = with_turns(episodes, considered, place);
+        let (episodes, considered) = with(self.own.over(&mut *policy))?;
         let budgets: BTreeMap<u64, usize> =
             considered.iter().map(|(seed, turn)| (*seed, turn.tokens.total())).collect();
         let strategy = with_turns(episodes, considered, place);
-        let mut strategist = Strategist::new(policy, Arc::clone(&self.majority)).with_budgets(budgets);
-        let majority = with_turns(playing(&mut strategist)?, strategist.take(), place);
+        let strategist = Strategist::new(policy, Arc::clone(&self.majority)).with_budgets(budgets);
+        let (episodes, considered) = with(strategist)?;
+        let majority = with_turns(episodes, considered, place);
         Ok([plain, strategy, majority])
     }
 }

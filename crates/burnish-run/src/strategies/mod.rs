@@ -10,10 +10,12 @@
 
 mod arms;
 mod comparison;
+mod on_top;
 mod recipe;
 mod records;
 
 pub use arms::{Arms, Field, Playing};
 pub use comparison::{Comparison, Row};
+pub use on_top::OnTop;
 pub use recipe::Compared;
 pub use records::{Arm, ArmRecord, ArmSample, StrategyRecord, success_rate};

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use burnish_core::Policy;
 use burnish_recipe::StrategySection;
-use burnish_tensor::Device;
 
 use super::arms::{Arms, Field};
 use super::comparison::Comparison;
@@ -70,8 +69,8 @@ impl Target {
             (0..ids.len()).step_by(size).map(|from| from..ids.len().min(from + size)).collect();
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
         let mut policy = self.opened(&tasks, set, watch)?;
-        arms.check(&mut *policy, &set.sampling)?;
-        arms = arms.with_others(strategy, &Device::open(&recipe.device)?)?;
+        arms.own().check(&mut *policy, &set.sampling)?;
+        arms.own().load(strategy, &recipe.device)?;
         let (mut file, mut kept) = match out {
             Some(dir) => {
                 let settings = settings(self, set, size, Some(arms.named().clone()))?;

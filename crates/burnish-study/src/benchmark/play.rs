@@ -91,8 +91,7 @@ pub enum Finish {
 /// A benchmark that is ready to be played.
 pub(super) struct Prepared {
     pub(super) parts: Vec<Items>,
-    pub(super) policy: LoadedPolicy,
-    pub(super) opened: Device,
+    policy: LoadedPolicy,
     version: u64,
     pub(super) settings: Settings,
     pub(super) chunks: Vec<Chunk>,
@@ -143,7 +142,7 @@ impl Prepared {
             strategy: None,
         };
         let chunks = chunks(&parts, (options.batch / options.samples).max(1));
-        Ok(Prepared { parts, policy, opened, version, settings, chunks })
+        Ok(Prepared { parts, policy, version, settings, chunks })
     }
 
     /// The ids of all items.

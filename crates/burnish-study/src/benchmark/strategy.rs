@@ -28,8 +28,8 @@ pub fn compare(
     let mut prepared = Prepared::of(options, watch)?;
     let mut arms = Arms::new(strategy, &prepared.settings.sampling)?;
     let mut policy = prepared.sampler();
-    arms.check(&mut policy, &prepared.settings.sampling)?;
-    arms = arms.with_others(strategy, &prepared.opened)?;
+    arms.own().check(&mut policy, &prepared.settings.sampling)?;
+    arms.own().load(strategy, &prepared.settings.device)?;
     prepared.settings.strategy = Some(arms.named().clone());
     let (ids, settings) = (prepared.ids(), &prepared.settings);
     let (mut file, mut kept) = match &options.out {

@@ -11,7 +11,7 @@ use burnish_run::watch::{Stop, Unwatched, Watch};
 use clap::Args;
 
 use super::benchmark::say_interrupted;
-use super::{Done, benchmark, strategy};
+use super::{Done, benchmark};
 use crate::progress::{Progress, evaluation_line};
 use crate::{out, signals};
 
@@ -31,8 +31,8 @@ pub(crate) struct Arguments {
     extra: Option<String>,
     /// Put a strategy on top of the policy, and set it beside the plain policy and beside the majority at the same number of
     /// tokens: NAME, NAME:key=value,key=value, or a TOML file.
-    #[arg(long, value_name = "STRATEGY", value_parser = StrategySection::parse)]
-    strategy: Option<StrategySection>,
+    #[arg(long, value_name = "STRATEGY")]
+    strategy: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -48,6 +48,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         Some(path) if !arguments.list => path,
         _ => return benchmark::list(),
     };
+    let strategy = arguments.strategy.as_deref().map(StrategySection::parse).transpose()?;
     if !path.exists()
         && let Some(name) = benchmark_name(path)
     {
@@ -61,14 +62,13 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         if let Some(extra) = &arguments.extra {
             return Err(format!("--extra {extra}: {name} is a benchmark, which has one evaluation").into());
         }
-        let strategy = arguments.strategy.as_ref();
-        return benchmark::run(benchmark, arguments.benchmark, arguments.step, arguments.json, strategy);
+        return benchmark::run(benchmark, arguments.benchmark, arguments.step, arguments.json, strategy.as_ref());
     }
-    of_recipe(path, &arguments)
+    of_recipe(path, &arguments, strategy.as_ref())
 }
 
 /// Evaluates on the held-out tasks of a recipe or a run.
-fn of_recipe(path: &Path, arguments: &Arguments) -> Done {
+fn of_recipe(path: &Path, arguments: &Arguments, strategy: Option<&StrategySection>) -> Done {
     let settings = &arguments.benchmark;
     if let Some((option, instead)) = settings.first_of_benchmarks() {
         return Err(format!(
@@ -102,7 +102,7 @@ fn of_recipe(path: &Path, arguments: &Arguments) -> Done {
     let is_quiet = arguments.json || (settings.out.is_none() && settings.policy.is_none());
     let mut watch: Box<dyn Watch> = if is_quiet { Box::new(Unwatched) } else { Box::new(Progress::new()) };
     let extra = arguments.extra.as_deref();
-    if let Some(own) = &arguments.strategy {
+    if let Some(own) = strategy {
         let compared = target.compare(own, extra, settings.out.as_deref(), &mut *watch, &stop)?;
         let comparison = match compared {
             Compared::Done(comparison) => comparison,
@@ -111,7 +111,7 @@ fn of_recipe(path: &Path, arguments: &Arguments) -> Done {
                 return Ok(());
             }
         };
-        return strategy::say(&comparison, &target.policy_shown(), settings.out.as_deref(), arguments.json);
+        return super::strategy::say(&comparison, &target.policy_shown(), settings.out.as_deref(), arguments.json);
     }
     let summary = match target.evaluate_items(extra, settings.out.as_deref(), &mut *watch, &stop)? {
         Evaluated::Done(summary) => summary,
