@@ -48,3 +48,32 @@ pub(crate) fn check_strategy(
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_strategy_that_makes_no_sense_is_named_by_its_key() {
+        let endpoint = EndpointConfig::new("http://localhost:1/v1", "m".to_owned(), None);
+        let check = |strategy: &str, config, temperature, endpoint| {
+            let config = StrategyConfig { strategy: strategy.to_owned(), config };
+            check_strategy(&config, &Sampling::at(temperature, 8), endpoint)
+        };
+        assert_eq!(check("majority", json!({}), 1.0, Some(&endpoint)), Ok(()));
+        assert_eq!(check("best_of_n", json!({}), 1.0, None), Ok(()));
+        for (strategy, config, temperature, endpoint, key) in [
+            ("majorty", json!({}), 1.0, None, "strategy.strategy"),
+            ("majority", json!({"samples": 0}), 1.0, None, "strategy.config.samples"),
+            // A judge is asked greedily.
+            ("majority", json!({}), 0.0, None, "strategy.config.temperature"),
+            ("best_of_n", json!({}), 1.0, Some(&endpoint), "strategy.config.score.by"),
+        ] {
+            let (found, rule) = check(strategy, config, temperature, endpoint).unwrap_err();
+            assert_eq!(found, key, "{rule}");
+        }
+    }
+}

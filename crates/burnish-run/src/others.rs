@@ -70,7 +70,8 @@ fn partners(recipe: &Recipe) -> Result<Option<Partners>, RunError> {
     let policy = policy.ok_or_else(|| RunError::Refused("user: needs `path` or `endpoint`".into()))?;
     let policy: Box<dyn Policy> = match &user.strategy {
         Some(strategy) => {
-            let built = strategy.build().map_err(|error| RunError::Refused(format!("user.strategy.{error}")))?;
+            let built =
+                strategy.build().map_err(|error| RunError::Refused(format!("user.strategy.{error}")))?;
             Box::new(Strategist::over(policy, built))
         }
         None => policy,

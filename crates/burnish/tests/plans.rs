@@ -77,19 +77,25 @@ fn a_plan_that_does_nothing_changes_no_bit() {
 #[test]
 fn a_group_deliberates_over_drafts_and_only_its_answers_are_kept() {
     let scratch = Scratch::with_policy_of_chains();
-    let config = "{drafts=3, template=\"{prompt}|{drafts}|{prompt}\", draft=\"<{draft}>\"}";
+    let config = "{drafts=3, template=\"{prompt}~{drafts}~{prompt}\", draft=\"({draft})\"}";
     let plan = format!("plan={{plan=\"heavyskill\", config={config}}}");
     let fixed = [&*plan, "eval.every=1", "eval.draft=true", "eval.temperature=1.0", "rollout.tokens_max=12"];
     let metrics = run(&scratch, "heavyskill", &fixed);
-    assert!(metrics.iter().any(|line| line.contains("drafts/success") && line.contains("drafts/mean_length")));
+    assert!(
+        metrics.iter().any(|line| line.contains("drafts/success") && line.contains("drafts/mean_length"))
+    );
     for step in 1..=3 {
         let episodes = stored(&scratch, "heavyskill", step, EpisodeKind::Train);
         for group in episodes.chunks(GROUP) {
-            let prompts: Vec<&str> = group.iter().map(|stored| &*stored.episode.traces[0].nodes()[0].text).collect();
-            // One prompt for the group, with three drafts.
-            assert!(prompts.iter().all(|prompt| *prompt == prompts[0]), "{prompts:?}");
-            let shown = prompts[0].split('|').nth(1).unwrap();
-            assert!(shown.starts_with('<') && shown.ends_with('>'), "{shown}");
+            let read = |stored: &StoredEpisode| -> String {
+                let nodes = stored.episode.traces[0].nodes().iter();
+                nodes.filter(|node| node.sampled.is_none()).map(|node| &*node.text).collect()
+            };
+            // One prompt for the group, with drafts.
+            assert!(group.iter().all(|stored| read(stored) == read(&group[0])));
+            let prompt = read(&group[0]);
+            let shown = prompt.split('~').nth(1).unwrap();
+            assert!(shown.starts_with('(') && shown.ends_with(')'), "{prompt}");
             assert!(group.iter().all(|stored| stored.episode.traces.len() == 1));
             // Nothing that was shown is trained on: it is the user's words.
             let of_policy = |stored: &StoredEpisode| tokens_of(&stored.episode, Source::Policy);

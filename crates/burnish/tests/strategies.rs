@@ -34,7 +34,10 @@ fn arguments<'a>(strategy: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 /// Tokens of the turns of a sample.
 fn tokens(sample: &Value) -> u64 {
     let turns = sample["turns"].as_array().unwrap();
-    turns.iter().map(|turn| turn["tokens"]["generated"].as_u64().unwrap() + turn["tokens"]["read"].as_u64().unwrap()).sum()
+    turns
+        .iter()
+        .map(|turn| turn["tokens"]["generated"].as_u64().unwrap() + turn["tokens"]["read"].as_u64().unwrap())
+        .sum()
 }
 
 #[test]
@@ -51,7 +54,8 @@ fn every_strategy_stands_beside_the_plain_policy_and_beside_majority_at_its_toke
         "self_refine:template=\"{prompt}\\n{drafts}{prompt}\",draft=\"{draft}\\n\"",
         HEAVY,
     ] {
-        let found = parsed(&scratch.burnish(&arguments(strategy, &["--json", "--out", "kept"])).succeeds().stdout());
+        let found =
+            parsed(&scratch.burnish(&arguments(strategy, &["--json", "--out", "kept"])).succeeds().stdout());
         let row = |arm: &str| found["rows"].as_array().unwrap().iter().find(|row| row["arm"] == arm).unwrap();
         // The plain arm is what `burnish eval` finds.
         assert_eq!(row("plain")["summary"]["success"], plain["success"], "{strategy}");
@@ -71,7 +75,10 @@ fn every_strategy_stands_beside_the_plain_policy_and_beside_majority_at_its_toke
             // What was judged afterwards agrees with what the environment said of the answer.
             let is_right = &own["is_right"][turn["chosen"].as_u64().unwrap() as usize];
             assert_eq!(*is_right, json!(own["played"]["outcome"] == "success"), "{strategy}");
-            assert_eq!(turn["selections"].as_array().unwrap().last().unwrap()["chosen"], json!([turn["chosen"]]));
+            assert_eq!(
+                turn["selections"].as_array().unwrap().last().unwrap()["chosen"],
+                json!([turn["chosen"]])
+            );
         }
         let rates = &found["rates"];
         let number = |key: &str| rates[key].as_f64().unwrap();
@@ -86,7 +93,9 @@ fn a_comparison_goes_on_where_it_was_stopped_and_says_what_it_found() {
     let scratch = Scratch::with_policy_of_chains();
     let keep = arguments(HEAVY, &["rollout.batch_max=1", "--out", "kept"]);
     let shown = scratch.burnish(&keep).succeeds().stdout();
-    for part in ["plain", "heavyskill", "majority", "over majority", "M@3", "HM@2", "rectified", "records  kept"] {
+    for part in
+        ["plain", "heavyskill", "majority", "over majority", "M@3", "HM@2", "rectified", "records  kept"]
+    {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     let (items, found) = (scratch.read("kept/items.jsonl"), scratch.read("kept/summary.json"));
@@ -96,7 +105,10 @@ fn a_comparison_goes_on_where_it_was_stopped_and_says_what_it_found() {
         scratch.write("kept/items.jsonl", &items[..cut]);
         std::fs::remove_file(scratch.path("kept/summary.json")).unwrap();
         scratch.burnish(&keep).succeeds();
-        assert!(scratch.read("kept/items.jsonl") == items && scratch.read("kept/summary.json") == found, "{cut}");
+        assert!(
+            scratch.read("kept/items.jsonl") == items && scratch.read("kept/summary.json") == found,
+            "{cut}"
+        );
     }
     let other = arguments("majority:samples=3", &["rollout.batch_max=1", "--out", "kept"]);
     scratch.burnish(&other).fails_with(&["holds an evaluation with other settings", "strategy"]);
@@ -125,7 +137,8 @@ fn what_makes_no_sense_is_named_before_anything_runs() {
 
 /// Rows whose gold is right or garbage.
 fn rows(scratch: &Scratch, name: &str, gold: impl Fn(usize) -> String) {
-    let row = |at: usize| format!("{}\n", json!({"prompt": format!("What is {at} + 1?"), "answer": gold(at)}));
+    let row =
+        |at: usize| format!("{}\n", json!({"prompt": format!("What is {at} + 1?"), "answer": gold(at)}));
     scratch.write(&format!("{name}.jsonl"), (0..10).map(row).collect::<String>());
     scratch.write(
         &format!("{name}.toml"),
@@ -159,7 +172,8 @@ fn no_selection_reads_the_gold() {
             std::fs::remove_dir_all(scratch.path(&out)).unwrap();
             records.sort_by_key(|record| record["prompt"].to_string());
             let turns = |record: &Value| {
-                let samples = record["arms"].as_array().unwrap().iter().map(|arm| arm["samples"][0]["turns"].clone());
+                let samples =
+                    record["arms"].as_array().unwrap().iter().map(|arm| arm["samples"][0]["turns"].clone());
                 json!({"prompt": record["prompt"], "turns": samples.collect::<Vec<_>>()})
             };
             records.iter().map(turns).collect::<Vec<Value>>()
@@ -174,9 +188,10 @@ fn no_selection_reads_the_gold() {
 fn answered(_: usize, asked: &Value) -> Reply {
     let text = question(asked);
     match text.split_once("The answer is ") {
-        Some((_, rest)) => {
-            said(&format!("The answer is {}.", rest.chars().take_while(char::is_ascii_digit).collect::<String>()))
-        }
+        Some((_, rest)) => said(&format!(
+            "The answer is {}.",
+            rest.chars().take_while(char::is_ascii_digit).collect::<String>()
+        )),
         None => said(&format!("The answer is {}.", 1 + asked["seed"].as_u64().unwrap_or(0) % 3)),
     }
 }
@@ -186,7 +201,16 @@ fn a_server_answers_by_a_strategy_and_its_tokens_are_estimated() {
     let scratch = Scratch::new();
     rows(&scratch, "right", |at| (at + 1).to_string());
     let (url, sent) = serve(answered);
-    let ask = ["eval", "right.toml", "--policy", &url, "--model", "served", "--strategy", "heavyskill:drafts=2,deliberations=1"];
+    let ask = [
+        "eval",
+        "right.toml",
+        "--policy",
+        &url,
+        "--model",
+        "served",
+        "--strategy",
+        "heavyskill:drafts=2,deliberations=1",
+    ];
     let shown = scratch.burnish(&ask).succeeds().stdout();
     assert!(shown.contains("four characters count as one") && shown.contains("heavyskill"), "{shown}");
     let sent = sent.lock().unwrap().clone();
@@ -209,7 +233,8 @@ fn a_benchmark_is_played_by_a_strategy() {
         format!("{row}\n")
     };
     scratch.write("sums.jsonl", (0..8).map(row).collect::<String>());
-    let fixed = ["eval", "gsm8k", "--data", "sums.jsonl", "--policy", STARTER, "--tokens-max", "12", "--batch", "4"];
+    let fixed =
+        ["eval", "gsm8k", "--data", "sums.jsonl", "--policy", STARTER, "--tokens-max", "12", "--batch", "4"];
     let own = [&fixed[..], &["--strategy", "majority:samples=3,temperature=0.9", "--out", "kept"]].concat();
     let shown = scratch.burnish(&own).succeeds().stdout();
     assert!(shown.contains("majority") && shown.contains("over plain") && shown.contains("M@3"), "{shown}");

@@ -21,7 +21,7 @@ pub(super) const SYSTEM: System = System {
     environments: &["chains", "countdown"],
     recipe: Some("recipes/heavyskill.toml"),
     set: &[],
-    study: None,
+    study: Some("recipes/studies/heavyskill.toml"),
     results: &[],
     reduces_to: &[
         "the plain answer, for drafts = 0 and deliberations = 1, to the bit",

@@ -122,7 +122,9 @@ impl RolloutPlan for Heavyskill {
             ("drafts/mean_length".to_owned(), mean(&|draft| draft.episode.sampled_tokens() as f64)),
             (
                 "drafts/success".to_owned(),
-                mean(&|draft| f64::from(u8::from(draft.episode.verdict.is_scored() && draft.episode.verdict.success))),
+                mean(&|draft| {
+                    f64::from(u8::from(draft.episode.verdict.is_scored() && draft.episode.verdict.success))
+                }),
             ),
         ]
     }

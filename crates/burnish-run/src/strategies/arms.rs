@@ -71,7 +71,8 @@ impl Arms {
         let temperature = given.unwrap_or(f64::from(sampling.temperature));
         // Greedy answers would all be the same.
         let temperature = if temperature > 0.0 { temperature } else { 1.0 };
-        let votes = |config| StrategyConfig { strategy: "majority".into(), config }.build().map_err(of_setting);
+        let votes =
+            |config| StrategyConfig { strategy: "majority".into(), config }.build().map_err(of_setting);
         Ok(Arms {
             own,
             plain: votes(json!({"samples": 1, "equality": equality}))?,

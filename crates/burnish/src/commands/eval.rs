@@ -62,7 +62,13 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         if let Some(extra) = &arguments.extra {
             return Err(format!("--extra {extra}: {name} is a benchmark, which has one evaluation").into());
         }
-        return benchmark::run(benchmark, arguments.benchmark, arguments.step, arguments.json, strategy.as_ref());
+        return benchmark::run(
+            benchmark,
+            arguments.benchmark,
+            arguments.step,
+            arguments.json,
+            strategy.as_ref(),
+        );
     }
     of_recipe(path, &arguments, strategy.as_ref())
 }
@@ -111,7 +117,12 @@ fn of_recipe(path: &Path, arguments: &Arguments, strategy: Option<&StrategySecti
                 return Ok(());
             }
         };
-        return super::strategy::say(&comparison, &target.policy_shown(), settings.out.as_deref(), arguments.json);
+        return super::strategy::say(
+            &comparison,
+            &target.policy_shown(),
+            settings.out.as_deref(),
+            arguments.json,
+        );
     }
     let summary = match target.evaluate_items(extra, settings.out.as_deref(), &mut *watch, &stop)? {
         Evaluated::Done(summary) => summary,
