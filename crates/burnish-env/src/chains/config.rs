@@ -138,8 +138,12 @@ pub struct Config {
     /// teach a policy to read drafts (SKPO).
     pub draft_shown: f64,
     /// How many attempts such a prompt shows: of one its beginning, of several all of each (HeavySkill).
-    #[serde(skip_serializing_if = "is_one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub drafts: usize,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// Left out where it is 1, so that configurations from before it are the same.
