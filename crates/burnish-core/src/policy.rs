@@ -224,6 +224,36 @@ pub trait Policy {
     fn cancel(&mut self, id: TurnId) -> bool;
 }
 
+impl<P: Policy + ?Sized> Policy for &mut P {
+    fn abilities(&self) -> Abilities {
+        (**self).abilities()
+    }
+
+    fn version(&self) -> u64 {
+        (**self).version()
+    }
+
+    fn submit(&mut self, turn: Turn) -> TurnId {
+        (**self).submit(turn)
+    }
+
+    fn poll(&mut self) -> Vec<Answered> {
+        (**self).poll()
+    }
+
+    fn wait(&mut self) -> Vec<Answered> {
+        (**self).wait()
+    }
+
+    fn is_remote(&self) -> bool {
+        (**self).is_remote()
+    }
+
+    fn cancel(&mut self, id: TurnId) -> bool {
+        (**self).cancel(id)
+    }
+}
+
 /// Submits all turns and waits for them; returns their traces and results, in order. No other turn may be under way.
 pub fn answer_all(
     policy: &mut dyn Policy,

@@ -410,6 +410,22 @@ fn prompts_show_a_draft_and_the_task_again_in_the_share_asked_for() {
 }
 
 #[test]
+fn prompts_show_several_whole_attempts() {
+    let generator = generator(&json!({"steps": {"min": 2, "max": 2}, "draft_shown": 1.0, "drafts": 3}));
+    let mut right = 0;
+    for task in &generator.tasks(4, 100).unwrap().tasks {
+        let lines: Vec<&str> = task.prompt[0].content.lines().collect();
+        // The task, three attempts of two steps and an answer, the task.
+        assert_eq!(lines.len(), 11, "{lines:?}");
+        assert_eq!(lines[0], lines[10]);
+        let demonstration = generator.demonstrate(task).unwrap().content;
+        right += lines[1..10].chunks(3).filter(|attempt| attempt.join("\n") == demonstration).count();
+    }
+    // 150 expected of 300; the standard deviation is about 9.
+    assert!((115..185).contains(&right), "{right}");
+}
+
+#[test]
 fn a_foreign_task_is_refused_by_name() {
     let generator = generator(&mixed());
     let mut task = generator.tasks(3, 1).unwrap().tasks.remove(0);

@@ -171,6 +171,11 @@ impl Handle {
         self.desk.borrow_mut().traces.insert(agent.place.clone(), trace);
     }
 
+    /// An agent's trace, as far as it got.
+    pub fn trace(&self, agent: &Agent) -> Trace {
+        self.desk.borrow().traces.get(&agent.place).cloned().unwrap_or_default()
+    }
+
     /// Samples a turn of an agent and extends its trace.
     ///
     /// # Errors

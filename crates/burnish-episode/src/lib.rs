@@ -15,13 +15,15 @@
 //! a function too.
 //!
 //! [`run`] plays many episodes side by side on one thread. Slow work goes to an [`Outside`], which also tells the time,
-//! so that both can be simulated.
+//! so that both can be simulated. [`Driven`] is one episode in the hands of a caller who has the policies.
 
 mod desk;
+mod drive;
 mod handle;
 mod outside;
 mod run;
 
+pub use drive::{AskedTurn, Driven, Progress};
 pub use handle::{Agent, Ask, ContactError, Handle, Work};
 pub use outside::{Done, Job, JobId, Outside, Simulated, Threads};
 pub use run::{Cast, Finished, Known, RunError, Started, run, run_at_most};

@@ -44,8 +44,8 @@ pub struct Known {
 
 /// An episode to run.
 pub struct Started<'f, T, E> {
-    desk: Shared,
-    future: Pin<Box<dyn Future<Output = Result<T, E>> + 'f>>,
+    pub(crate) desk: Shared,
+    pub(crate) future: Pin<Box<dyn Future<Output = Result<T, E>> + 'f>>,
 }
 
 impl<'f, T, E> Started<'f, T, E> {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use burnish_core::Sampling;
+use burnish_reason::StrategyConfig;
 use burnish_remote::endpoint::EndpointConfig;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +29,9 @@ pub struct JudgeSection {
     /// Most tokens of the judge's answer.
     #[serde(default = "tokens_max")]
     pub tokens_max: usize,
+    /// A strategy on top of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<StrategyConfig>,
 }
 
 fn prompt() -> String {
@@ -48,6 +53,13 @@ impl JudgeSection {
         if let Some(place) = PLACES.iter().find(|place| !self.prompt.contains(**place)) {
             return Err(("prompt".to_owned(), format!("must have `{place}`")));
         }
-        asked::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)
+        asked::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)?;
+        match &self.strategy {
+            // A judge is asked greedily.
+            Some(strategy) => {
+                asked::check_strategy(strategy, &Sampling::greedy(self.tokens_max), self.endpoint.as_ref())
+            }
+            None => Ok(()),
+        }
     }
 }

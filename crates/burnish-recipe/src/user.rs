@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use burnish_core::Sampling;
+use burnish_reason::StrategyConfig;
 use burnish_remote::endpoint::EndpointConfig;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,9 @@ pub struct UserSection {
     /// Most tokens of what it says in one turn.
     #[serde(default = "tokens_max")]
     pub tokens_max: usize,
+    /// A strategy on top of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<StrategyConfig>,
 }
 
 fn temperature() -> f32 {
@@ -46,6 +50,11 @@ impl UserSection {
     /// The key that is wrong, and what it must be.
     pub(super) fn check(&self) -> Result<(), (String, String)> {
         asked::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)?;
-        self.sampling().check().map_err(|error| (error.field.to_owned(), format!("must be {}", error.range)))
+        let sampling = self.sampling();
+        sampling.check().map_err(|error| (error.field.to_owned(), format!("must be {}", error.range)))?;
+        match &self.strategy {
+            Some(strategy) => asked::check_strategy(strategy, &sampling, self.endpoint.as_ref()),
+            None => Ok(()),
+        }
     }
 }

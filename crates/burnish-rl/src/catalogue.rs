@@ -156,6 +156,7 @@ pub const GATES: &[Entry<dyn Gate>] = &[gate::<gate::Dgg>(), gate::<gate::Random
 /// How rollouts are sampled: `plan.plan`.
 pub const PLANS: &[Entry<dyn RolloutPlan>] = &[
     rollout_plan::<plan::Dgpo>(),
+    rollout_plan::<plan::Heavyskill>(),
     rollout_plan::<plan::Lang>(),
     rollout_plan::<plan::Skpo>(),
     rollout_plan::<plan::VlRethinker>(),

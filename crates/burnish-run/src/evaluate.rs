@@ -8,7 +8,7 @@ use burnish_core::{Episode, Policy, Task};
 use burnish_env::rollout::Overlong;
 use burnish_eval::{Crossed, Summary};
 use burnish_rl::advantage::Phase;
-use burnish_rl::plan::{CycleCheck, Plain, RolloutPlan};
+use burnish_rl::plan::{CycleCheck, Plain, Role, RolloutPlan};
 
 use crate::RunError;
 use crate::eval_set::EvalSet;
@@ -88,14 +88,17 @@ pub(crate) fn play(
     Ok(played.into_iter().flat_map(answers).collect())
 }
 
-/// The answers to a task. The tokens of a draft count for the first answer that read it.
+/// The answers to a task. The tokens of drafts count for the first answer that read them.
 fn answers(played: PlayedTask) -> Vec<Episode> {
-    let members = played.episodes.into_iter().filter(|spawned| spawned.role.is_member());
     let (mut answers, mut drafts): (Vec<Episode>, Vec<Episode>) = (Vec::new(), Vec::new());
-    for spawned in members {
-        let phase = spawned.role.phase();
+    for spawned in played.episodes {
+        let role = spawned.role;
+        let is_draft = role == Role::Thought || role.phase() == Phase::Upstream;
+        if !is_draft && !role.is_member() {
+            continue;
+        }
         let episode = Arc::unwrap_or_clone(spawned.episode);
-        if phase == Phase::Upstream { drafts.push(episode) } else { answers.push(episode) }
+        if is_draft { drafts.push(episode) } else { answers.push(episode) }
     }
     if let Some(first) = answers.first_mut() {
         first.traces.extend(drafts.into_iter().flat_map(|draft| draft.traces));

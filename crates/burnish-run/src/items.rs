@@ -29,7 +29,7 @@ use burnish_rundir::files::file_digest;
 pub use burnish_remote::endpoint::EndpointConfig;
 
 /// Size of a chunk in batches: the end of a chunk waits for its last answers.
-const BATCHES: usize = 4;
+pub(crate) const BATCHES: usize = 4;
 
 /// A task with its episodes: a line of `items.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,7 +93,7 @@ impl Item for ItemRecord {
 }
 
 impl PlayedSample {
-    fn of(episode: &Episode, weights: &BTreeMap<String, f64>, has_tokens: bool) -> Self {
+    pub(crate) fn of(episode: &Episode, weights: &BTreeMap<String, f64>, has_tokens: bool) -> Self {
         let verdict = episode.verdict.clone();
         let outcome = if episode.is_prompt_too_long() {
             PlayedOutcome::PromptTooLong
@@ -127,7 +127,7 @@ impl PlayedSample {
     }
 
     /// The episode as a summary needs it: only the number of its tokens and their mean log-prob.
-    fn episode(&self, task: &TaskId, rollout: usize) -> Episode {
+    pub(crate) fn episode(&self, task: &TaskId, rollout: usize) -> Episode {
         let mut trace = Trace::new();
         if let (Some(tokens), Some(surprisal)) = (self.tokens.filter(|tokens| *tokens > 0), self.surprisal) {
             let stop = if self.is_cut_short { StopReason::TokensMax } else { StopReason::EndToken };
@@ -160,7 +160,7 @@ impl PlayedSample {
 /// Everything that decides the records: `eval.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+pub(crate) struct Settings {
     burnish: String,
     /// What is played and how, from the recipe.
     evaluation: Value,
@@ -171,6 +171,9 @@ struct Settings {
     data: BTreeMap<String, String>,
     /// Tasks per chunk.
     chunk: usize,
+    /// The strategy on top of the policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    strategy: Option<Value>,
 }
 
 /// How an evaluation ended.
@@ -213,25 +216,10 @@ impl Target {
             (0..ids.len()).step_by(size).map(|from| from..ids.len().min(from + size)).collect();
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
         // Load the policy first: if it can't be used, nothing is written.
-        watch.event(Event::Doing("loading the policy"));
-        let loaded;
-        let mut remote;
-        let mut local;
-        let policy: &mut dyn Policy = match self.player() {
-            Player::Endpoint(config) => {
-                remote = served(config, recipe, set)?;
-                &mut remote
-            }
-            Player::Model { version, .. } => {
-                loaded = self.load()?;
-                tasks.others.check(&loaded.chat.tokenizer)?;
-                local = loaded.sampler(*version, recipe.rollout.limits());
-                &mut local
-            }
-        };
+        let mut policy = self.opened(&tasks, set, watch)?;
         let keeping = match out {
             Some(dir) => {
-                let settings = settings(self, set, size)?;
+                let settings = settings(self, set, size, None)?;
                 Some(Records::open::<ItemRecord, _>(dir, &settings, &ids, &ends)?)
             }
             None => None,
@@ -250,7 +238,7 @@ impl Target {
                 return Ok(Evaluated::Interrupted { done: chunk.start, items: ids.len() });
             }
             let end = chunk.end;
-            let episodes = play(recipe, policy, set, chunk.clone())?;
+            let episodes = play(recipe, &mut *policy, set, chunk.clone())?;
             played.tokens += episodes.iter().map(Episode::sampled_tokens).sum::<usize>();
             match &mut file {
                 // Summarise the stored records, so that the result does not depend on which process played them.
@@ -271,6 +259,27 @@ impl Target {
             file.finish(&summary)?;
         }
         Ok(Evaluated::Done(Box::new(summary)))
+    }
+
+    /// The policy, ready to play a set.
+    ///
+    /// # Errors
+    /// If it can't be loaded or asked.
+    pub(crate) fn opened(
+        &self,
+        tasks: &Tasks,
+        set: &EvalSet,
+        watch: &mut dyn Watch,
+    ) -> Result<Box<dyn Policy>, RunError> {
+        watch.event(Event::Doing("loading the policy"));
+        Ok(match self.player() {
+            Player::Endpoint(config) => Box::new(served(config, self.recipe(), set)?),
+            Player::Model { version, .. } => {
+                let loaded = self.load()?;
+                tasks.others.check(&loaded.chat.tokenizer)?;
+                Box::new(loaded.sampler(*version, self.recipe().rollout.limits()))
+            }
+        })
     }
 }
 
@@ -344,7 +353,12 @@ fn records(
     tasks.iter().zip(episodes.chunks(rollouts)).map(record).collect()
 }
 
-fn settings(target: &Target, set: &EvalSet, chunk: usize) -> Result<Settings, RunError> {
+pub(crate) fn settings(
+    target: &Target,
+    set: &EvalSet,
+    chunk: usize,
+    strategy: Option<Value>,
+) -> Result<Settings, RunError> {
     let recipe: &Recipe = target.recipe();
     let policy = match target.player() {
         Player::Endpoint(endpoint) => json!({ "url": endpoint.url, "model": endpoint.model }),
@@ -382,6 +396,7 @@ fn settings(target: &Target, set: &EvalSet, chunk: usize) -> Result<Settings, Ru
         device: recipe.device.clone(),
         data,
         chunk,
+        strategy,
     })
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use burnish_core::{Message, Policy, PolicyError, Sampling, Trace, Turn, TurnOutput, answer_all};
 use burnish_engine::Limits;
 use burnish_model::{Loading, Trains};
+use burnish_reason::{Strategist, Strategy, StrategyConfig};
 use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
 
@@ -16,7 +17,13 @@ use crate::policy::LoadedPolicy;
 const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
 
 /// A policy that answers questions, such as a judge. It is never trained.
-pub(crate) enum JudgeClient {
+pub(crate) struct JudgeClient {
+    who: Who,
+    /// What answers on top of it.
+    strategy: Option<Arc<dyn Strategy>>,
+}
+
+enum Who {
     Local(Box<LoadedPolicy>),
     Endpoint(Box<EndpointPolicy>),
 }
@@ -39,15 +46,22 @@ impl JudgeClient {
         endpoint: Option<&EndpointConfig>,
         device: &Device,
     ) -> Result<Self, RunError> {
-        match (path, endpoint) {
-            (Some(path), _) => {
-                Ok(JudgeClient::Local(Box::new(LoadedPolicy::load(path, &LOADING)?.on(device))))
-            }
-            (None, Some(endpoint)) => {
-                Ok(JudgeClient::Endpoint(Box::new(EndpointPolicy::new(endpoint.clone())?)))
-            }
-            (None, None) => Err(RunError::Refused("a judge needs `path` or `endpoint`".into())),
-        }
+        let who = match (path, endpoint) {
+            (Some(path), _) => Who::Local(Box::new(LoadedPolicy::load(path, &LOADING)?.on(device))),
+            (None, Some(endpoint)) => Who::Endpoint(Box::new(EndpointPolicy::new(endpoint.clone())?)),
+            (None, None) => return Err(RunError::Refused("a judge needs `path` or `endpoint`".into())),
+        };
+        Ok(JudgeClient { who, strategy: None })
+    }
+
+    /// The same, with a strategy on top of it if one is given.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(crate) fn answering_by(self, strategy: Option<&StrategyConfig>) -> Result<Self, RunError> {
+        let built = strategy.map(StrategyConfig::build).transpose();
+        let strategy = built.map_err(|error| RunError::Refused(format!("judge.strategy.{error}")))?;
+        Ok(JudgeClient { strategy, ..self })
     }
 
     /// Its answer to each question.
@@ -56,12 +70,12 @@ impl JudgeClient {
     /// If it can't answer.
     pub(crate) fn ask(&mut self, questions: Vec<Vec<Message>>, how: How) -> Result<Vec<String>, RunError> {
         let mut local;
-        let policy: &mut dyn Policy = match self {
-            JudgeClient::Local(loaded) => {
+        let policy: &mut dyn Policy = match &mut self.who {
+            Who::Local(loaded) => {
                 local = loaded.sampler(0, Limits::default());
                 &mut local
             }
-            JudgeClient::Endpoint(policy) => &mut **policy,
+            Who::Endpoint(policy) => &mut **policy,
         };
         let (sampling, tools) = (Arc::new(Sampling::at(how.temperature, how.tokens_max)), Arc::default());
         let turn = |messages| Turn {
@@ -76,7 +90,12 @@ impl JudgeClient {
             Ok(output) => Ok(output.message.content),
             Err(error) => Err(RunError::Refused(format!("the judge can't be asked: {error}"))),
         };
-        answer_all(policy, questions.into_iter().map(turn)).into_iter().map(said).collect()
+        let turns = questions.into_iter().map(turn);
+        let answers = match &self.strategy {
+            Some(strategy) => answer_all(&mut Strategist::new(policy, Arc::clone(strategy)), turns),
+            None => answer_all(policy, turns),
+        };
+        answers.into_iter().map(said).collect()
     }
 }
 
@@ -104,6 +123,23 @@ mod tests {
         assert_eq!(asked.ask(questions.clone(), how).unwrap(), expected);
         assert_eq!(sent.lock().unwrap().len(), 20);
         assert!(asked.ask(Vec::new(), how).unwrap().is_empty());
+
+        // The majority of its answers, of which every third differs.
+        let (url, sent) = serve(|at, _| said(if at % 3 == 0 { "B" } else { "A" }));
+        let voting: EndpointConfig =
+            serde_json::from_value(json!({"url": url, "model": "m", "retries": 0})).unwrap();
+        let strategy = StrategyConfig {
+            strategy: "majority".into(),
+            config: json!({"samples": 3, "equality": "exact", "temperature": 1.0}),
+        };
+        let voting = JudgeClient::new(None, Some(&voting), &Device::cpu()).unwrap();
+        let mut voting = voting.answering_by(Some(&strategy)).unwrap();
+        assert_eq!(voting.ask(vec![message(1)], how).unwrap(), ["A"]);
+        assert_eq!(sent.lock().unwrap().len(), 3);
+        let unknown = StrategyConfig::new("majorty");
+        let error = JudgeClient::new(None, Some(&endpoint), &Device::cpu()).unwrap();
+        let error = error.answering_by(Some(&unknown)).err().unwrap().to_string();
+        assert!(error.contains("judge.strategy") && error.contains("did you mean `majority`"), "{error}");
 
         // An address on which nobody listens any more.
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

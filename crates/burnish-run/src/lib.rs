@@ -33,6 +33,7 @@ pub mod serve;
 mod split;
 pub mod stages;
 pub mod stored;
+pub mod strategies;
 mod summary;
 mod tasks;
 #[cfg(test)]

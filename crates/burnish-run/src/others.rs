@@ -1,11 +1,14 @@
 //! The models of a recipe that have to do with episodes besides the trained one: the simulated user, who takes part, and
 //! the reward model, which judges.
 
+use std::path::Path;
+
 use burnish_core::{Episode, Policy};
 use burnish_engine::Limits;
 use burnish_env::rollout::{self, Partners, RolloutSpec};
 use burnish_model::{Loading, Tokenizer, Trains};
-use burnish_remote::endpoint::EndpointPolicy;
+use burnish_reason::Strategist;
+use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
 
 use crate::RunError;
@@ -62,13 +65,34 @@ impl Others {
 
 fn partners(recipe: &Recipe) -> Result<Option<Partners>, RunError> {
     let Some(user) = &recipe.user else { return Ok(None) };
-    let policy: Box<dyn Policy> = match (&user.path, &user.endpoint) {
-        (Some(path), _) => {
-            let device = Device::open(&recipe.device)?;
-            Box::new(LoadedPolicy::load(path, &LOADING)?.on(&device).sampler(0, Limits::default()))
+    let device = Device::open(&recipe.device)?;
+    let policy = asked_only(user.path.as_deref(), user.endpoint.as_ref(), &device)?;
+    let policy = policy.ok_or_else(|| RunError::Refused("user: needs `path` or `endpoint`".into()))?;
+    let policy: Box<dyn Policy> = match &user.strategy {
+        Some(strategy) => {
+            let built =
+                strategy.build().map_err(|error| RunError::Refused(format!("user.strategy.{error}")))?;
+            Box::new(Strategist::over(policy, built))
         }
-        (None, Some(endpoint)) => Box::new(EndpointPolicy::new(endpoint.clone())?),
-        (None, None) => return Err(RunError::Refused("user: needs `path` or `endpoint`".into())),
+        None => policy,
     };
     Ok(Some(Partners::default().with(USER, policy, user.sampling())))
+}
+
+/// A policy that is only asked, from `path` or `endpoint`, whichever is given; a model runs on `device`.
+///
+/// # Errors
+/// If the model can't be loaded, or the server's key is missing.
+pub(crate) fn asked_only(
+    path: Option<&Path>,
+    endpoint: Option<&EndpointConfig>,
+    device: &Device,
+) -> Result<Option<Box<dyn Policy>>, RunError> {
+    Ok(match (path, endpoint) {
+        (Some(path), _) => {
+            Some(Box::new(LoadedPolicy::load(path, &LOADING)?.on(device).sampler(0, Limits::default())))
+        }
+        (None, Some(endpoint)) => Some(Box::new(EndpointPolicy::new(endpoint.clone())?)),
+        (None, None) => None,
+    })
 }

@@ -39,6 +39,8 @@ pub enum Draws {
     Calibration,
     /// Which demonstrations are taken from an earlier stage of the latent curriculum.
     LatentStage,
+    /// Answers that the answers of their group read.
+    Thought,
 }
 
 /// Above the number of tasks of any step: copies of its tasks have places from here on.
@@ -64,6 +66,7 @@ impl Draws {
             Draws::Probe => (1 << 40) + 2,
             Draws::Calibration => (1 << 40) + 3,
             Draws::LatentStage => (1 << 40) + 4,
+            Draws::Thought => (1 << 40) + 5,
         }
     }
 
@@ -80,6 +83,7 @@ impl Draws {
             Role::Draft => Draws::Draft,
             Role::Check => Draws::Check,
             Role::Extension => Draws::Extension,
+            Role::Thought => Draws::Thought,
         };
         Address { stage: own.stage(), ..address }
     }
@@ -107,6 +111,7 @@ mod tests {
             Draws::Probe,
             Draws::Calibration,
             Draws::LatentStage,
+            Draws::Thought,
         ];
         let cuts = (1..100_000).map(Draws::Continuation);
         let stages: std::collections::BTreeSet<u64> =

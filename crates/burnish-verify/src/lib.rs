@@ -141,6 +141,28 @@ impl Verifier {
         }
     }
 
+    /// The final answer of a response, as written there: what this verifier would compare with a reference of one value.
+    /// Nothing is compared. `None` if the response gives no answer.
+    pub fn answer(self, response: &str) -> Option<String> {
+        // Any reference does: it decides whether an answer is right, not where it is.
+        let some = match self {
+            Verifier::Number | Verifier::Math => "0",
+            Verifier::Choice => "A",
+            Verifier::Json => "null",
+            Verifier::Exact | Verifier::Text | Verifier::Abstention => "x",
+        };
+        self.gold(some).ok()?.judge(response).answer
+    }
+
+    /// Do two final answers ([`Verifier::answer`]) say the same? `one` is read as a reference; where it can't be, the
+    /// texts are compared.
+    pub fn is_same(self, one: &str, other: &str) -> bool {
+        let (one, other) = (one.trim(), other.trim());
+        // An abstention's answer stands in tags, which are gone here.
+        let verifier = if self == Verifier::Abstention { Verifier::Text } else { self };
+        one == other || verifier.gold(one).is_ok_and(|gold| gold.judge(other).is_correct)
+    }
+
     /// Reads a reference answer.
     ///
     /// # Errors

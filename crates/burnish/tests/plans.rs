@@ -53,6 +53,7 @@ fn a_plan_that_does_nothing_changes_no_bit() {
         ("lang", vec!["plan={plan=\"lang\", config={decay=\"off\"}}"]),
         ("skpo", vec!["plan={plan=\"skpo\", config={draft_tokens=0}}", "advantage.estimator=skpo"]),
         ("dgpo", vec!["plan={plan=\"dgpo\", config={reverse=false, cycle=false}}"]),
+        ("heavyskill", vec!["plan={plan=\"heavyskill\", config={drafts=0}}"]),
         (
             "vl_rethinker",
             vec![
@@ -71,6 +72,50 @@ fn a_plan_that_does_nothing_changes_no_bit() {
         assert!(samples(name) == samples("plain"), "{name}");
         assert_eq!(with.len(), plain.len());
     }
+}
+
+#[test]
+fn a_group_deliberates_over_drafts_and_only_its_answers_are_kept() {
+    let scratch = Scratch::with_policy_of_chains();
+    let config = "{drafts=3, template=\"{prompt}~{drafts}~{prompt}\", draft=\"({draft})\"}";
+    let plan = format!("plan={{plan=\"heavyskill\", config={config}}}");
+    let fixed = [&*plan, "eval.every=1", "eval.draft=true", "eval.temperature=1.0", "rollout.tokens_max=12"];
+    let metrics = run(&scratch, "heavyskill", &fixed);
+    assert!(
+        metrics.iter().any(|line| line.contains("drafts/success") && line.contains("drafts/mean_length"))
+    );
+    for step in 1..=3 {
+        let episodes = stored(&scratch, "heavyskill", step, EpisodeKind::Train);
+        for group in episodes.chunks(GROUP) {
+            let read = |stored: &StoredEpisode| -> String {
+                let nodes = stored.episode.traces[0].nodes().iter();
+                nodes.filter(|node| node.sampled.is_none()).map(|node| &*node.text).collect()
+            };
+            // One prompt for the group, with drafts.
+            assert!(group.iter().all(|stored| read(stored) == read(&group[0])));
+            let prompt = read(&group[0]);
+            let shown = prompt.split('~').nth(1).unwrap();
+            assert!(shown.starts_with('(') && shown.ends_with(')'), "{prompt}");
+            assert!(group.iter().all(|stored| stored.episode.traces.len() == 1));
+            // Nothing that was shown is trained on: it is the user's words.
+            let of_policy = |stored: &StoredEpisode| tokens_of(&stored.episode, Source::Policy);
+            assert!(group.iter().all(|stored| of_policy(stored) <= 12 && of_policy(stored) > 0));
+        }
+        assert_eq!(episodes.len() % GROUP, 0);
+    }
+    // An evaluation counts the drafts' tokens for the answer that read them.
+    let held_out = stored(&scratch, "heavyskill", 3, EpisodeKind::Eval);
+    assert!(held_out.iter().all(|stored| stored.episode.traces.len() == 4));
+    // The same run again is the same, to the bit.
+    assert_eq!(run(&scratch, "again", &fixed), metrics);
+    let refused = |config: &str, part: &str| {
+        let plan = format!("plan={{plan=\"heavyskill\", config={config}}}");
+        let arguments = ["train", "grpo.toml", "policy.path=tiny/checkpoints/step_40", CHAINS, &plan];
+        scratch.burnish(&arguments).fails_with(&[part]);
+    };
+    refused("{drafts=999}", "plan.config.drafts");
+    refused("{template=\"{prompt}\"}", "{drafts}");
+    refused("{draft=\"x\"}", "{draft}");
 }
 
 #[test]

@@ -137,6 +137,18 @@ pub struct Config {
     /// Share of the tasks whose prompt shows the beginning of an attempt, right or wrong, and then the task again, to
     /// teach a policy to read drafts (SKPO).
     pub draft_shown: f64,
+    /// How many attempts such a prompt shows: of one its beginning, of several all of each (HeavySkill).
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub drafts: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Left out where it is 1, so that configurations from before it are the same.
+fn is_one(drafts: &usize) -> bool {
+    *drafts == 1
 }
 
 impl Default for Config {
@@ -156,12 +168,13 @@ impl Default for Config {
             skill_errors: 0.0,
             skill_shown: 0.0,
             draft_shown: 0.0,
+            drafts: 1,
         }
     }
 }
 
 /// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 18] = [
+const BOUNDS: [(&str, f64, f64, &str); 19] = [
     ("steps.min", 1.0, 8.0, "fewest steps of a chain"),
     ("steps.max", 1.0, 8.0, "most steps of a chain"),
     ("values.min", 1.0, 999.0, "least operand that is stated"),
@@ -180,6 +193,7 @@ const BOUNDS: [(&str, f64, f64, &str); 18] = [
     ("skill_errors", 0.0, 1.0, "share of skills that are wrong"),
     ("skill_shown", 0.0, 1.0, "share of tasks whose prompt has the skill"),
     ("draft_shown", 0.0, 1.0, "share of tasks whose prompt has a draft"),
+    ("drafts", 1.0, 16.0, "attempts that such a prompt shows"),
 ];
 
 /// The bounds of the numeric keys that may be changed.

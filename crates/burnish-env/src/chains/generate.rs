@@ -87,7 +87,7 @@ impl Chains {
             prompt = format!("{prompt}\n{}", self.skill_of(truth)?);
         }
         if shows.draft {
-            prompt = format!("{prompt}\n{}\n{bare}", self.draft_of(truth)?);
+            prompt = format!("{prompt}\n{}\n{bare}", self.drafts_of(truth)?);
         }
         if shows != Shows::default() {
             id = format!("{ID}/{}", digest(format!("{id}\n{prompt}").as_bytes()));
@@ -195,17 +195,17 @@ impl Chains {
     fn demonstration(&self, truth: &Truth) -> Option<(Vec<Step>, u64)> {
         let is_wrong =
             chance(&name(truth).ok()?, Decision::DemonstrationIsWrong) < self.config.demonstration_errors;
-        self.attempt(truth, is_wrong.then_some(Decision::Slip))
+        let slip = bits(&name(truth).ok()?, Decision::Slip);
+        self.attempt(truth, is_wrong.then_some(slip))
     }
 
-    /// The steps and the final answer of an attempt, with one slip if `slip` is given. `None` if the task has no
-    /// answer.
-    fn attempt(&self, truth: &Truth, slip: Option<Decision>) -> Option<(Vec<Step>, u64)> {
+    /// The steps and the final answer of an attempt, with one slip that the bits of `slip` choose, if they are given.
+    /// `None` if the task has no answer.
+    fn attempt(&self, truth: &Truth, slip: Option<u64>) -> Option<(Vec<Step>, u64)> {
         let right = truth.answer?;
         let moves = truth.problem.plan();
         let steps = carry_out(&moves, None)?;
-        let Some(slip) = slip else { return Some((steps, right)) };
-        let bits = bits(&name(truth).ok()?, slip);
+        let Some(bits) = slip else { return Some((steps, right)) };
         let slip = 1 + bits % 3;
         // The low bits choose the size, the others the sign.
         let wrong = |value: u64| if bits & 4 == 4 && value >= slip { value - slip } else { value + slip };
@@ -222,16 +222,26 @@ impl Chains {
         })
     }
 
-    /// The beginning of an attempt that is right as often as wrong, at least one sign long, in the task's language;
-    /// empty if the task has no work to show.
-    fn draft_of(&self, truth: &Truth) -> Result<String, EnvError> {
-        let name = name(truth)?;
-        let is_wrong = chance(&name, Decision::DraftIsWrong) < 0.5;
-        let attempt = self.attempt(truth, is_wrong.then_some(Decision::DraftSlip));
-        let work = attempt.map(|(steps, answer)| answer_text(&steps, answer)).unwrap_or_default();
-        let length = 1 + bits(&name, Decision::DraftIsWrong) as usize % work.chars().count().max(1);
-        let beginning: String = work.chars().take(length).collect();
-        Ok(language::write(truth.problem.language, &beginning))
+    /// What a prompt shows of attempts, each right as often as wrong, in the task's language: the beginning of one, at least
+    /// one sign long, or all of several, each from its own line on. Empty if the task has no work to show.
+    fn drafts_of(&self, truth: &Truth) -> Result<String, EnvError> {
+        let own = name(truth)?;
+        let text = if self.config.drafts == 1 {
+            let work = self.attempt_by(truth, &own);
+            let length = 1 + bits(&own, Decision::DraftIsWrong) as usize % work.chars().count().max(1);
+            work.chars().take(length).collect()
+        } else {
+            let by_number = |number| self.attempt_by(truth, &format!("{own}#{number}"));
+            (0..self.config.drafts).map(by_number).collect::<Vec<_>>().join("\n")
+        };
+        Ok(language::write(truth.problem.language, &text))
+    }
+
+    /// An attempt that is right as often as wrong, as `name` decides.
+    fn attempt_by(&self, truth: &Truth, name: &str) -> String {
+        let is_wrong = chance(name, Decision::DraftIsWrong) < 0.5;
+        let attempt = self.attempt(truth, is_wrong.then_some(bits(name, Decision::DraftSlip)));
+        attempt.map(|(steps, answer)| answer_text(&steps, answer)).unwrap_or_default()
     }
 
     /// The skill in the task's language.

@@ -1,6 +1,7 @@
 //! Plays episodes: policies in environments, side by side.
 
 mod player;
+mod recital;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ use burnish_episode::{Cast, ContactError, Finished, Known, Outside, RunError, St
 use serde::{Deserialize, Serialize};
 
 use crate::{EnvError, Generator};
+
+pub use recital::{Given, recite};
 
 /// The name of the playing policy.
 pub const POLICY: &str = "policy";

@@ -11,6 +11,7 @@ mod dgg;
 mod dgpo;
 mod fapo;
 mod fg2_gdn;
+mod heavyskill;
 mod insight;
 mod lang;
 mod qk_restore;
@@ -37,6 +38,7 @@ pub const SYSTEMS: &[System] = &[
     dgpo::SYSTEM,
     fapo::SYSTEM,
     fg2_gdn::SYSTEM,
+    heavyskill::SYSTEM,
     insight::SYSTEM,
     lang::SYSTEM,
     qk_restore::SYSTEM,

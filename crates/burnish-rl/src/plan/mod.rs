@@ -6,6 +6,7 @@
 //! carries it out without knowing any plan by name.
 
 mod dgpo;
+mod heavyskill;
 mod lang;
 mod skpo;
 mod vl_rethinker;
@@ -22,6 +23,7 @@ use crate::catalogue::{PLANS, choice, no_settings};
 use crate::fact::Need;
 
 pub use dgpo::{COHERENT, CycleCheck, Dgpo};
+pub use heavyskill::Heavyskill;
 pub use lang::{Decay, Lang};
 pub use skpo::Skpo;
 pub use vl_rethinker::VlRethinker;
@@ -79,6 +81,8 @@ pub enum Role {
     Extension,
     /// A greedy answer that only the plan looks at. It is neither trained on nor kept.
     Check,
+    /// An answer that others read. It is sampled as rollouts are, and neither trained on nor kept.
+    Thought,
 }
 
 impl Role {
@@ -90,12 +94,13 @@ impl Role {
             Role::Draft => "draft",
             Role::Extension => "extension",
             Role::Check => "check",
+            Role::Thought => "thought",
         }
     }
 
     /// Is it learned from?
     pub fn is_member(self) -> bool {
-        self != Role::Check
+        !matches!(self, Role::Check | Role::Thought)
     }
 
     /// Which part of an answer such an episode is.
@@ -131,6 +136,20 @@ pub enum Start {
         of: usize,
         /// What takes the place of the message.
         template: String,
+    },
+    /// With the prompt, its last message replaced by a skill's, which shows the first answers of other episodes (the
+    /// serialised cache of `burnish_reason::heavyskill`).
+    Deliberation {
+        /// Whose answers are shown.
+        of: Vec<usize>,
+        /// What takes the place of the message; `None` is the skill file's.
+        template: Option<String>,
+        /// How an answer is shown; `None` is the skill file's.
+        draft: Option<String>,
+        /// Most tokens of answers.
+        cache_tokens: usize,
+        /// Decides their order.
+        seed: u64,
     },
     /// With the other direction of an episode's task, built from the episode's last answer. If the answer can't be
     /// turned into a task, nothing is played.

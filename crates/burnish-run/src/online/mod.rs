@@ -16,6 +16,7 @@ mod replay;
 mod samples;
 pub(crate) mod scene;
 mod selection;
+mod shown;
 pub(crate) mod supply;
 mod update;
 

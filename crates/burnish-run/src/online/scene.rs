@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Episode, Message, Piece, Policy, Role as Speaker, Sampling, Task, Verdict};
+use burnish_core::{Episode, Piece, Policy, Sampling, Task, Verdict};
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Overlong, POLICY, RolloutSpec, SeedPlace, Spawn};
 use burnish_model::{ChatError, Tokenizer};
+use burnish_reason::heavyskill::{Showing, Skill};
 use burnish_rl::plan::{Beginning, Played, Request, Role, RolloutPlan, Spawned, Start};
 
-use super::pieces;
+use super::{pieces, shown};
 use crate::RunError;
 use crate::others::Others;
 use crate::seeds::Draws;
@@ -179,6 +180,7 @@ impl Scene<'_> {
                     }
                     Start::Prompt if request.role == Role::Turned => (None, Asking::Turned),
                     Start::Prompt => (None, Asking::Own),
+                    Start::Deliberation { .. } => (None, Asking::Own),
                     Start::Shown { of, .. } | Start::After { of } => {
                         let is_turned =
                             played[group].episodes.get(of).is_some_and(|own| own.role == Role::Turned);
@@ -226,7 +228,16 @@ impl Scene<'_> {
         let (start, place) = match (&request.start, asked.task) {
             (Start::Shown { of, template }, _) => {
                 let opened = rollout::opened(self.generator, task, first)?;
-                (rollout::Start::Messages(shown(opened.messages, template, episode(*of)?)), first)
+                (rollout::Start::Messages(shown::one(opened.messages, template, episode(*of)?)), first)
+            }
+            (Start::Deliberation { of, template, draft, cache_tokens, seed }, _) => {
+                let opened = rollout::opened(self.generator, task, first)?;
+                let drafts = of.iter().map(|of| episode(*of).map(shown::draft));
+                let drafts = drafts.collect::<Result<Vec<_>, RunError>>()?;
+                let skill = Skill::with(template.as_deref(), draft.as_deref());
+                let (budget, seed) = (*cache_tokens, *seed);
+                let showing = Showing { skill: &skill, budget, equality: shown::EQUALITY, seed };
+                (rollout::Start::Messages(showing.show(&opened.messages, &drafts).0), first)
             }
             (Start::After { of }, _) => {
                 let episode = episode(*of)?;
@@ -299,15 +310,6 @@ impl PlayedTask {
 fn members(own: &PlayedTask) -> impl Iterator<Item = &Spawned> {
     use burnish_rl::advantage::Phase;
     own.episodes.iter().filter(|own| own.role.is_member() && own.role.phase() == Phase::Downstream)
-}
-
-/// `messages` with the last user message replaced by `template`, which shows the first answer of `draft`.
-fn shown(mut messages: Vec<Message>, template: &str, draft: &Episode) -> Vec<Message> {
-    let said = draft.answers.first().map_or("", |answer| answer.content.as_str());
-    if let Some(last) = messages.iter_mut().rev().find(|message| message.role == Speaker::User) {
-        last.content = template.replace("{prompt}", &last.content).replace("{draft}", said);
-    }
-    messages
 }
 
 fn no_tokenizer(task: &Task) -> RunError {

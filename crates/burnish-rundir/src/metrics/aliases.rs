@@ -128,7 +128,8 @@ pub const METRICS: &[Metric] = &[
     metric("judge/unreadable", "share", "of these, those of which it named no winner and no tie; they count as ties (`[judge]`)"),
     metric("judge/first", "share", "of those that it decided, those won by the answer that it read first (`[judge]`)"),
     metric("continuations/answers", "answers", "answers that went on from within another (estimator `vineppo`)"),
-    metric("drafts/mean_length", "tokens", "sampled tokens of a draft, mean (plan `skpo`)"),
+    metric("drafts/mean_length", "tokens", "sampled tokens of a draft, mean (plans `skpo`, `heavyskill`)"),
+    metric("drafts/success", "share", "drafts that succeed by themselves (plan `heavyskill`)"),
     metric(
         "upstream/from_task",
         "share",

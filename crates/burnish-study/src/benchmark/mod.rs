@@ -15,6 +15,7 @@ mod report;
 mod sampling;
 mod settings;
 mod source;
+mod strategy;
 
 pub use cards::{BENCHMARKS, Benchmark, Judge, Part, Tests, find};
 pub use language::{Consistency, Spoken};
@@ -24,3 +25,4 @@ pub use report::Report;
 pub use sampling::SamplingFrom;
 pub use settings::Settings;
 pub use source::{Items, Located, locate};
+pub use strategy::compare;

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use burnish_core::{Ending, Episode, Policy, Validity};
 use burnish_data::Columns;
-use burnish_engine::Limits;
+use burnish_engine::{Limits, LocalPolicy};
 use burnish_env::lang::spoken;
-use burnish_env::rollout::{self, Overlong, RolloutSpec, Spawn};
+use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
 use burnish_env::rows::VerifierConfig;
 use burnish_tensor::{Device, Precision};
 use burnish_verify::code;
@@ -88,54 +88,90 @@ pub enum Finish {
     },
 }
 
+/// A benchmark that is ready to be played.
+pub(super) struct Prepared {
+    pub(super) parts: Vec<Items>,
+    policy: LoadedPolicy,
+    version: u64,
+    pub(super) settings: Settings,
+    pub(super) chunks: Vec<Chunk>,
+}
+
+impl Prepared {
+    /// Reads the data and loads the policy. Nothing is written.
+    ///
+    /// # Errors
+    /// If the data or the policy can't be used.
+    pub(super) fn of(options: &Options, watch: &mut dyn Watch) -> Result<Self, RunError> {
+        let folder = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from);
+        let located =
+            locate(options.benchmark, options.data.as_deref(), &options.languages, folder.as_deref())?;
+        let read = |located| Items::read_as(options.benchmark, located, &options.columns, options.limit);
+        let parts = located.iter().map(read).collect::<Result<Vec<_>, RunError>>()?;
+        for part in &parts {
+            part.generator.ready().map_err(|error| RunError::Refused(error.to_string()))?;
+        }
+        let FoundPolicy { dir: policy_dir, mut loading, version, device, start, notes } =
+            inspect::policy_of(&options.policy, options.step)?;
+        notes.into_iter().for_each(|note| watch.event(Event::Note(note)));
+        let device = options.device.clone().unwrap_or(device);
+        loading.precision = options.precision.map_or(loading.precision, Precision::from);
+        let opened = Device::open(&device)?;
+        watch.event(Event::Doing("loading the policy"));
+        burnish_tensor::set_threads(options.threads);
+        let policy = LoadedPolicy::load_over(&policy_dir, start.as_deref(), &loading)?.on(&opened);
+        let (sampling, sampling_from) = sampling(options, &policy.chat)?;
+        let settings = Settings {
+            burnish: env!("CARGO_PKG_VERSION").to_owned(),
+            benchmark: options.benchmark.name.to_owned(),
+            policy: PolicySettings::of(&policy_dir, &format!("{:?}", loading.precision).to_lowercase())?,
+            device,
+            data: located
+                .iter()
+                .zip(&parts)
+                .map(|part| data_settings(part, &options.columns))
+                .collect::<Result<_, RunError>>()?,
+            verifier: options.benchmark.verifier(),
+            language_share: parts.iter().any(|part| part.language.is_some()).then_some(SHARE),
+            limit: options.limit,
+            samples: options.samples,
+            sampling,
+            sampling_from,
+            seed: options.seed,
+            batch: options.batch,
+            strategy: None,
+        };
+        let chunks = chunks(&parts, (options.batch / options.samples).max(1));
+        Ok(Prepared { parts, policy, version, settings, chunks })
+    }
+
+    /// The ids of all items.
+    pub(super) fn ids(&self) -> Vec<&str> {
+        self.parts.iter().flat_map(|part| &part.tasks).map(|task| task.id.0.as_str()).collect()
+    }
+
+    /// Where chunks end.
+    pub(super) fn ends(&self) -> Vec<usize> {
+        self.chunks.iter().map(|chunk| chunk.end).collect()
+    }
+
+    /// The policy, which samples.
+    pub(super) fn sampler(&self) -> LocalPolicy {
+        self.policy.sampler(self.version, Limits::default())
+    }
+}
+
 /// Plays the benchmark and summarises the records.
 ///
 /// # Errors
 /// If the options conflict, the data or the policy can't be used, or the directory for records holds something else.
 pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result<Finish, RunError> {
     let ks = ks(options)?;
-    let folder = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from);
-    let located = locate(options.benchmark, options.data.as_deref(), &options.languages, folder.as_deref())?;
-    let read = |located| Items::read_as(options.benchmark, located, &options.columns, options.limit);
-    let parts = located.iter().map(read).collect::<Result<Vec<_>, RunError>>()?;
-    for part in &parts {
-        part.generator.ready().map_err(|error| RunError::Refused(error.to_string()))?;
-    }
-    let FoundPolicy { dir: policy_dir, mut loading, version, device, start, notes } =
-        inspect::policy_of(&options.policy, options.step)?;
-    notes.into_iter().for_each(|note| watch.event(Event::Note(note)));
-    let device = options.device.clone().unwrap_or(device);
-    loading.precision = options.precision.map_or(loading.precision, Precision::from);
-    let opened = Device::open(&device)?;
-    watch.event(Event::Doing("loading the policy"));
-    burnish_tensor::set_threads(options.threads);
-    let policy = LoadedPolicy::load_over(&policy_dir, start.as_deref(), &loading)?.on(&opened);
-    let (sampling, sampling_from) = sampling(options, &policy.chat)?;
-    let settings = Settings {
-        burnish: env!("CARGO_PKG_VERSION").to_owned(),
-        benchmark: options.benchmark.name.to_owned(),
-        policy: PolicySettings::of(&policy_dir, &format!("{:?}", loading.precision).to_lowercase())?,
-        device,
-        data: located
-            .iter()
-            .zip(&parts)
-            .map(|part| data_settings(part, &options.columns))
-            .collect::<Result<_, RunError>>()?,
-        verifier: options.benchmark.verifier(),
-        language_share: parts.iter().any(|part| part.language.is_some()).then_some(SHARE),
-        limit: options.limit,
-        samples: options.samples,
-        sampling,
-        sampling_from,
-        seed: options.seed,
-        batch: options.batch,
-    };
-    let chunks = chunks(&parts, (options.batch / options.samples).max(1));
-    let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
-    let ids: Vec<&str> = parts.iter().flat_map(|part| &part.tasks).map(|task| task.id.0.as_str()).collect();
+    let prepared = Prepared::of(options, watch)?;
+    let (ids, settings) = (prepared.ids(), &prepared.settings);
     let (mut file, mut records) = match &options.out {
         Some(dir) => {
-            let (file, kept) = Records::open::<Record, _>(dir, &settings, &ids, &ends)?;
+            let (file, kept) = Records::open::<Record, _>(dir, settings, &ids, &prepared.ends())?;
             (Some(file), kept)
         }
         None => (None, Vec::new()),
@@ -143,14 +179,15 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
     if !records.is_empty() {
         watch.event(Event::Note(format!("{} of {} items are there already", records.len(), ids.len())));
     }
-    let mut local = policy.sampler(version, Limits::default());
+    let mut local = prepared.sampler();
     let mut pace = Pace::new();
     watch.event(pace.event(&records, ids.len()));
-    for chunk in chunks.iter().filter(|chunk| chunk.end > records.len()).collect::<Vec<_>>() {
+    let begin = records.len();
+    for chunk in prepared.chunks.iter().filter(|chunk| chunk.end > begin) {
         if stop.is_asked() {
             return Ok(Finish::Interrupted { done: records.len(), items: ids.len() });
         }
-        let played = play(&mut local, &parts[chunk.part], chunk.rows.clone(), &settings)?;
+        let played = play(&mut local, &prepared.parts[chunk.part], chunk.rows.clone(), settings)?;
         if let Some(file) = &mut file {
             file.append(&played)?;
         }
@@ -158,7 +195,7 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
         records.extend(played);
         watch.event(pace.event(&records, ids.len()));
     }
-    let report = Report::of(&settings, &records, &ks);
+    let report = Report::of(settings, &records, &ks);
     if let Some(file) = &file {
         file.finish(&report)?;
     }
@@ -166,7 +203,7 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
 }
 
 /// The k of pass@k.
-fn ks(options: &Options) -> Result<Vec<usize>, RunError> {
+pub(super) fn ks(options: &Options) -> Result<Vec<usize>, RunError> {
     let refuse = |problem: String| Err(RunError::Refused(problem));
     if options.samples == 0 || options.batch == 0 {
         return refuse("--samples and --batch must be 1 or more".into());
@@ -213,13 +250,13 @@ fn data_settings((located, items): (&Located, &Items), columns: &Columns) -> Res
 }
 
 /// Items that are played together.
-struct Chunk {
+pub(super) struct Chunk {
     /// Index of the part that they are in.
-    part: usize,
+    pub(super) part: usize,
     /// Their rows in that part.
-    rows: Range<usize>,
+    pub(super) rows: Range<usize>,
     /// Number of items of all parts up to the end of this chunk.
-    end: usize,
+    pub(super) end: usize,
 }
 
 /// Splits the items into chunks of at most `size`. No chunk spans two parts.
@@ -246,13 +283,7 @@ fn play(
     settings: &Settings,
 ) -> Result<Vec<Record>, RunError> {
     let tasks = &items.tasks[rows.clone()];
-    let seeds = Draws::Benchmark.place(settings.seed, items.part as u64, rows.start as u64);
-    let spawns = Spawn::of_tasks(tasks, settings.samples, &settings.sampling, seeds);
-    // If a prompt does not fit the policy's context, the item counts as unanswered, and the evaluation continues.
-    let overlong = Overlong::Drop;
-    let generator = &*items.generator;
-    let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
-    let episodes = rollout::play(policy, &spec)?;
+    let episodes = episodes(policy, items, rows.clone(), settings)?;
     tasks
         .iter()
         .zip(&items.references[rows])
@@ -268,6 +299,27 @@ fn play(
             })
         })
         .collect()
+}
+
+/// The place of the items from row `row` on.
+pub(super) fn seeds(items: &Items, row: usize, settings: &Settings) -> SeedPlace {
+    Draws::Benchmark.place(settings.seed, items.part as u64, row as u64)
+}
+
+/// The episodes of a chunk, item by item.
+pub(super) fn episodes(
+    policy: &mut dyn Policy,
+    items: &Items,
+    rows: Range<usize>,
+    settings: &Settings,
+) -> Result<Vec<Episode>, RunError> {
+    let seeds = seeds(items, rows.start, settings);
+    let spawns = Spawn::of_tasks(&items.tasks[rows], settings.samples, &settings.sampling, seeds);
+    // If a prompt does not fit the policy's context, the item counts as unanswered, and the evaluation continues.
+    let overlong = Overlong::Drop;
+    let generator = &*items.generator;
+    let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
+    Ok(rollout::play(policy, &spec)?)
 }
 
 /// The text of an episode, with the answer that its verifier found.

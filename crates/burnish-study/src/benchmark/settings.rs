@@ -44,6 +44,9 @@ pub struct Settings {
     pub seed: u64,
     /// Sequences sampled at once; another number changes the rounding of sums.
     pub batch: usize,
+    /// The strategy on top of the policy, and who is asked besides it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<serde_json::Value>,
 }
 
 fn cpu() -> String {

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use burnish_data::Columns;
 use burnish_eval::{Interval, PassAtK};
-use burnish_recipe::ComputeType;
+use burnish_recipe::{ComputeType, StrategySection};
 use burnish_run::items::EndpointConfig;
+use burnish_run::strategies::Compared;
 use burnish_run::watch::{Event, Stop, Watch};
 use burnish_study::benchmark::{self, BENCHMARKS, Benchmark, Consistency, Finish, Outcome, Report};
 use clap::Args;
@@ -124,7 +125,13 @@ pub(crate) fn list() -> Done {
 }
 
 /// Evaluates a policy on a benchmark.
-pub(crate) fn run(benchmark: &'static Benchmark, settings: Settings, step: Option<u64>, json: bool) -> Done {
+pub(crate) fn run(
+    benchmark: &'static Benchmark,
+    settings: Settings,
+    step: Option<u64>,
+    json: bool,
+    strategy: Option<&StrategySection>,
+) -> Done {
     if let Some(endpoint) = settings.endpoint()? {
         return Err(format!(
             "--policy {}: a benchmark by name needs a model or run directory; a server can be asked by evaluating a recipe \
@@ -165,6 +172,16 @@ pub(crate) fn run(benchmark: &'static Benchmark, settings: Settings, step: Optio
     signals::listen(stop.clone(), signals::Work::Evaluation)?;
     // With --json, only the JSON object goes to stdout.
     let mut watch: Box<dyn Watch> = if json { Box::new(NotesAside) } else { Box::new(Progress::new()) };
+    if let Some(own) = strategy {
+        match benchmark::compare(&options, own, &mut *watch, &stop)? {
+            Compared::Done(comparison) => {
+                let policy = options.policy.display().to_string();
+                return super::strategy::say(&comparison, &policy, options.out.as_deref(), json);
+            }
+            Compared::Interrupted { done, items } => say_interrupted(done, items, is_kept),
+        }
+        return Ok(());
+    }
     match benchmark::evaluate(&options, &mut *watch, &stop)? {
         Finish::Done(report) if json => out::json(&serde_json::to_string(&*report)?),
         Finish::Done(report) => say(&options, &report),

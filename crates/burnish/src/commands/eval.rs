@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use burnish_eval::{Crossed, Measure, Slice, Summary};
+use burnish_recipe::StrategySection;
 use burnish_run::inspect;
 use burnish_run::items::Evaluated;
+use burnish_run::strategies::Compared;
 use burnish_run::watch::{Stop, Unwatched, Watch};
 use clap::Args;
 
@@ -27,6 +29,10 @@ pub(crate) struct Arguments {
     /// Evaluate as the entry of `[[eval.extra]]` with this name says, instead of the main evaluation.
     #[arg(long, value_name = "NAME")]
     extra: Option<String>,
+    /// Put a strategy on top of the policy, and set it beside the plain policy and beside the majority at the same number of
+    /// tokens: NAME, NAME:key=value,key=value, or a TOML file.
+    #[arg(long, value_name = "STRATEGY")]
+    strategy: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -42,6 +48,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         Some(path) if !arguments.list => path,
         _ => return benchmark::list(),
     };
+    let strategy = arguments.strategy.as_deref().map(StrategySection::parse).transpose()?;
     if !path.exists()
         && let Some(name) = benchmark_name(path)
     {
@@ -55,13 +62,19 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         if let Some(extra) = &arguments.extra {
             return Err(format!("--extra {extra}: {name} is a benchmark, which has one evaluation").into());
         }
-        return benchmark::run(benchmark, arguments.benchmark, arguments.step, arguments.json);
+        return benchmark::run(
+            benchmark,
+            arguments.benchmark,
+            arguments.step,
+            arguments.json,
+            strategy.as_ref(),
+        );
     }
-    of_recipe(path, &arguments)
+    of_recipe(path, &arguments, strategy.as_ref())
 }
 
 /// Evaluates on the held-out tasks of a recipe or a run.
-fn of_recipe(path: &Path, arguments: &Arguments) -> Done {
+fn of_recipe(path: &Path, arguments: &Arguments, strategy: Option<&StrategySection>) -> Done {
     let settings = &arguments.benchmark;
     if let Some((option, instead)) = settings.first_of_benchmarks() {
         return Err(format!(
@@ -95,6 +108,22 @@ fn of_recipe(path: &Path, arguments: &Arguments) -> Done {
     let is_quiet = arguments.json || (settings.out.is_none() && settings.policy.is_none());
     let mut watch: Box<dyn Watch> = if is_quiet { Box::new(Unwatched) } else { Box::new(Progress::new()) };
     let extra = arguments.extra.as_deref();
+    if let Some(own) = strategy {
+        let compared = target.compare(own, extra, settings.out.as_deref(), &mut *watch, &stop)?;
+        let comparison = match compared {
+            Compared::Done(comparison) => comparison,
+            Compared::Interrupted { done, items } => {
+                say_interrupted(done, items, settings.out.is_some());
+                return Ok(());
+            }
+        };
+        return super::strategy::say(
+            &comparison,
+            &target.policy_shown(),
+            settings.out.as_deref(),
+            arguments.json,
+        );
+    }
     let summary = match target.evaluate_items(extra, settings.out.as_deref(), &mut *watch, &stop)? {
         Evaluated::Done(summary) => summary,
         Evaluated::Interrupted { done, items } => {

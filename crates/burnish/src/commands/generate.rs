@@ -4,10 +4,12 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use burnish_core::Grammar;
+use burnish_core::{Grammar, Policy};
 use burnish_data::Columns;
+use burnish_recipe::StrategySection;
 use burnish_recipe::bounds::ROLLOUTS_MAX;
 use burnish_run::generate::{Answer, Answerer, Many, Prompt, answer_all, follow, read_prompts, read_tools};
+use burnish_run::strategies::OnTop;
 use burnish_run::watch::{Stop, Unwatched, Watch};
 use burnish_rundir::files::{FileError, write_atomic_with};
 use clap::Args;
@@ -54,6 +56,9 @@ pub(crate) struct Arguments {
     /// Most answers that are sampled at the same time. Changes no answer.
     #[arg(long, value_name = "N", default_value = "64", value_parser = super::at_least_one)]
     batch: usize,
+    /// Answer by a strategy: NAME, NAME:key=value,key=value, or a TOML file (docs/reasoning.md).
+    #[arg(long, value_name = "STRATEGY", conflicts_with = "raw")]
+    strategy: Option<String>,
     /// Print one JSON object per answer.
     #[arg(long, conflicts_with = "out")]
     json: bool,
@@ -89,10 +94,13 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     if let Some(out) = arguments.out.as_ref().filter(|out| out.exists() && !arguments.overwrite) {
         return Err(format!("--out {}: exists already; --overwrite replaces it", out.display()).into());
     }
+    let strategy = arguments.strategy.as_deref().map(StrategySection::parse).transpose()?;
     let prompts = arguments.prompts()?;
     let tools = arguments.tools.as_deref().map(read_tools).transpose()?.unwrap_or_default();
     let grammar = arguments.grammar()?;
-    let is_shown = prompts.len() * arguments.samples == 1 && !arguments.json && arguments.out.is_none();
+    // What a strategy chooses is not known before it has chosen.
+    let is_one = prompts.len() * arguments.samples == 1 && strategy.is_none();
+    let is_shown = is_one && !arguments.json && arguments.out.is_none();
     let asked = arguments.who.asked(arguments.batch, arguments.raw, is_shown)?;
     let mut answerer = Answerer::open(&asked)?;
     super::say_notes(answerer.notes());
@@ -122,9 +130,22 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     if is_shown {
         return show_one(&mut answerer, &many, arguments.prefix.as_deref().unwrap_or_default());
     }
+    let mut on_top = strategy.as_ref().map(|section| OnTop::new(section, &many.sampling)).transpose()?;
+    if let (Some(on_top), Some(section)) = (&mut on_top, &strategy) {
+        on_top.check(answerer.policy(), &many.sampling)?;
+        on_top.load(section, asked.device.as_deref().unwrap_or("cpu"))?;
+    }
+    let mut strategist;
+    let policy: &mut dyn Policy = match &mut on_top {
+        Some(on_top) => {
+            strategist = on_top.over(answerer.policy());
+            &mut strategist
+        }
+        None => answerer.policy(),
+    };
     match &arguments.out {
-        Some(path) => write_all(&mut answerer, &many, path, arguments.raw),
-        None => print_all(&mut answerer, &many, &arguments),
+        Some(path) => write_all(policy, &many, path, arguments.raw),
+        None => print_all(policy, &many, &arguments),
     }
 }
 
@@ -233,7 +254,7 @@ impl Tally {
 }
 
 /// Prints all answers, as text or as JSON.
-fn print_all(answerer: &mut Answerer, many: &Many, arguments: &Arguments) -> Done {
+fn print_all(policy: &mut dyn Policy, many: &Many, arguments: &Arguments) -> Done {
     let stop = Stop::default();
     // Where answers are printed, each shows how far it is.
     let mut watch: Box<dyn Watch> = match io::stdout().is_terminal() || many.len() == 1 {
@@ -242,7 +263,7 @@ fn print_all(answerer: &mut Answerer, many: &Many, arguments: &Arguments) -> Don
     };
     let mut tally = Tally::default();
     let asked_to_stop = stop.clone();
-    answer_all(answerer.policy(), many, &mut *watch, &stop, &mut |answer| {
+    answer_all(policy, many, &mut *watch, &stop, &mut |answer| {
         tally.add(&answer, many);
         if arguments.json {
             if let Some(record) = answer.record(many, arguments.raw) {
@@ -269,7 +290,7 @@ fn print_answer(answer: &Answer, many: &Many) {
 }
 
 /// Writes all answers to a file, which is there when it is complete.
-fn write_all(answerer: &mut Answerer, many: &Many, path: &Path, is_raw: bool) -> Done {
+fn write_all(policy: &mut dyn Policy, many: &Many, path: &Path, is_raw: bool) -> Done {
     let stop = Stop::default();
     signals::listen(stop.clone(), signals::Work::Generation)?;
     let mut watch = Progress::aside("answer");
@@ -277,7 +298,7 @@ fn write_all(answerer: &mut Answerer, many: &Many, path: &Path, is_raw: bool) ->
     let written = write_atomic_with(path, |file| {
         let mut file = io::BufWriter::new(file);
         let mut result = Ok(());
-        answer_all(answerer.policy(), many, &mut watch, &stop, &mut |answer| {
+        answer_all(policy, many, &mut watch, &stop, &mut |answer| {
             tally.add(&answer, many);
             if let (Ok(()), Some(record)) = (&result, answer.record(many, is_raw)) {
                 result = writeln!(file, "{record}");

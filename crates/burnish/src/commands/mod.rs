@@ -19,6 +19,7 @@ pub(crate) mod report;
 pub(crate) mod rollout;
 pub(crate) mod serve;
 pub(crate) mod shell;
+pub(crate) mod strategy;
 pub(crate) mod study;
 pub(crate) mod train;
 pub(crate) mod verify;

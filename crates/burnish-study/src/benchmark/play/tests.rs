@@ -33,6 +33,7 @@ fn settings(benchmark: &Benchmark) -> Settings {
         sampling_from: crate::benchmark::SamplingFrom::Greedy,
         seed: 0,
         batch: 64,
+        strategy: None,
     }
 }
 

@@ -1,0 +1,128 @@
+//! Judges answers that were given elsewhere.
+
+use std::sync::Arc;
+
+use burnish_core::rng::Address;
+use burnish_core::{
+    Abilities, Answered, Episode, Message, Policy, Sampling, StopReason, Task, Turn, TurnId, TurnOutput,
+};
+use burnish_episode::{Cast, Threads};
+
+use super::{Overlong, RolloutError, RolloutSpec, Spawn, Start, play_with};
+use crate::Generator;
+
+/// An answer to the only turn of a task.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'a> {
+    /// The task.
+    pub task: &'a Task,
+    /// The place of the episode in which it was given ([`Spawn::place`]).
+    pub place: Address,
+    /// The answer.
+    pub message: &'a Message,
+}
+
+/// The episodes in which these answers are given: what their verdicts would have been. Nobody is asked.
+///
+/// # Errors
+/// If an environment asks for somebody other than the policy.
+pub fn recite(generator: &dyn Generator, given: &[Given<'_>]) -> Result<Vec<Episode>, RolloutError> {
+    let names: Vec<Arc<str>> = (0..given.len()).map(|at| Arc::from(format!("answer {at}"))).collect();
+    let sampling = Arc::new(Sampling::greedy(1));
+    let spawns: Vec<Spawn<'_>> = given
+        .iter()
+        .zip(&names)
+        .map(|(given, name)| Spawn {
+            task: given.task,
+            start: Start::Opening,
+            prefix: Vec::new(),
+            role: "candidate",
+            count: 1,
+            sampling: Arc::clone(&sampling),
+            policy: Arc::clone(name),
+            place: given.place,
+        })
+        .collect();
+    let mut recitals: Vec<Recital<'_>> = given.iter().map(|given| Recital::of(given.message)).collect();
+    let cast =
+        names.iter().zip(&mut recitals).fold(Cast::default(), |cast, (name, own)| cast.with(name, own));
+    let spec =
+        RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 1, overlong: Overlong::Drop };
+    play_with(cast, &mut Threads::default(), &spec)
+}
+
+/// Says the same to everything.
+struct Recital<'a> {
+    message: &'a Message,
+    submitted: u64,
+    over: Vec<Answered>,
+}
+
+impl<'a> Recital<'a> {
+    fn of(message: &'a Message) -> Self {
+        Recital { message, submitted: 0, over: Vec::new() }
+    }
+}
+
+impl Policy for Recital<'_> {
+    fn abilities(&self) -> Abilities {
+        Abilities { tools: true, ..Abilities::TEXT }
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn submit(&mut self, turn: Turn) -> TurnId {
+        let id = TurnId(self.submitted);
+        self.submitted += 1;
+        let (message, stop) = (self.message.clone(), StopReason::EndToken);
+        let output = TurnOutput { message, malformed: Vec::new(), stop, logprobs: Vec::new() };
+        self.over.push(Answered { id, trace: turn.trace, result: Ok(output) });
+        id
+    }
+
+    fn poll(&mut self) -> Vec<Answered> {
+        std::mem::take(&mut self.over)
+    }
+
+    fn wait(&mut self) -> Vec<Answered> {
+        self.poll()
+    }
+
+    fn cancel(&mut self, id: TurnId) -> bool {
+        let before = self.over.len();
+        self.over.retain(|answered| answered.id != id);
+        self.over.len() < before
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use burnish_core::rng::Purpose;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_answer_gets_the_verdict_of_its_own_task() {
+        let generator = crate::build("chains", &json!({})).unwrap();
+        let tasks = generator.tasks(1, 3).unwrap().tasks;
+        let right: Vec<Message> = tasks
+            .iter()
+            .map(|task| generator.demonstrations().and_then(|known| known.demonstrate(task)).unwrap())
+            .collect();
+        let wrong = Message::assistant("no answer");
+        let place = Address::new(1, Purpose::Environment);
+        let given: Vec<Given<'_>> = tasks
+            .iter()
+            .zip(&right)
+            .flat_map(|(task, right)| [right, &wrong].map(|message| Given { task, place, message }))
+            .collect();
+        let episodes = recite(&*generator, &given).unwrap();
+        let found: Vec<bool> = episodes.iter().map(|episode| episode.verdict.success).collect();
+        assert_eq!(found, [true, false].repeat(3));
+        assert!(recite(&*generator, &[]).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,130 @@
+//! Numbers by which answers are ranked. None of them comes from a reference answer.
+
+use std::sync::Arc;
+
+use burnish_core::settings::SettingError;
+use burnish_core::{Message, Sampling};
+use burnish_episode::ContactError;
+use burnish_verify::Verifier;
+use serde::{Deserialize, Serialize};
+
+use crate::card::require;
+use crate::record::{Role, text_of};
+use crate::session::{JUDGE, Request, Session};
+use crate::template::{fill, transcript};
+
+/// The stage of a judge's turns, apart from those of answers.
+const GRADES: u32 = 1 << 31;
+
+/// Places of a judge's question.
+const PLACES: [&str; 2] = ["{task}", "{answer}"];
+
+/// What gives the numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// The mean log-prob of the answer's tokens under the model that sampled them.
+    #[default]
+    Logprob,
+    /// A judge reads the question and the answer, and says a number. Where nobody is named as `judge`, the policy
+    /// judges its own answers.
+    Judge,
+}
+
+/// How answers are scored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scoring {
+    /// What gives the numbers. Default: `logprob`.
+    pub by: By,
+    /// The judge's question: `{task}` stands for the conversation, `{answer}` for the answer. The last number that it says
+    /// is the score.
+    pub prompt: String,
+    /// Most tokens of what the judge says. It is asked greedily. Default: 16.
+    pub tokens_max: usize,
+}
+
+impl Default for Scoring {
+    fn default() -> Self {
+        Scoring {
+            by: By::Logprob,
+            prompt: "Grade an answer to a task. Say a whole number from 0 (useless) to 10 (right and clear), and nothing \
+                     else.\n\nTask:\n{task}\n\nAnswer:\n{answer}"
+                .to_owned(),
+            tokens_max: 16,
+        }
+    }
+}
+
+impl Scoring {
+    /// Checks the settings below `key`.
+    pub(crate) fn check(&self, key: &str) -> Result<(), SettingError> {
+        if let Some(place) = PLACES.iter().find(|place| !self.prompt.contains(**place)) {
+            return Err(SettingError::new(format!("{key}.prompt"), format!("must have {place}")));
+        }
+        require(&format!("{key}.tokens_max"), self.tokens_max, 1, 4096)
+    }
+
+    /// The number of each candidate; `None` where there is none.
+    pub(crate) async fn score(
+        &self,
+        session: &Session,
+        among: &[usize],
+    ) -> Result<Vec<Option<f64>>, ContactError> {
+        if self.by == By::Logprob {
+            let of = |at: &usize| session.read(|candidates| candidates[*at].mean_logprob);
+            return Ok(among.iter().map(of).collect());
+        }
+        let task = transcript(&session.messages());
+        let question = |at: &usize| {
+            let answer = session.read(|candidates| text_of(&candidates[*at].message));
+            let places = [("{task}", task.as_str()), ("{answer}", answer.as_str())];
+            Arc::new(vec![Message::user(fill(&self.prompt, &places))])
+        };
+        let request = Request {
+            role: Role::Grade,
+            who: JUDGE,
+            stage: GRADES,
+            first: among.first().map_or(0, |at| *at as u32),
+            messages: among.iter().map(question).collect(),
+            sampling: Arc::new(Sampling::greedy(self.tokens_max)),
+        };
+        let grades = session.sample(request).await?;
+        Ok(session
+            .read(|candidates| grades.iter().map(|at| grade(&candidates[*at].message.content)).collect()))
+    }
+}
+
+/// The number that a judge said; of `8/10` the 8.
+fn grade(said: &str) -> Option<f64> {
+    let answer = Verifier::Number.answer(said)?;
+    let number = answer.split('/').next()?.trim();
+    number.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// The index of the highest score; of equal ones the first. Without any score, the first.
+pub(crate) fn best(scores: &[Option<f64>]) -> usize {
+    let scored = scores.iter().enumerate().filter_map(|(at, score)| Some((at, (*score)?)));
+    scored.reduce(|best, other| if other.1 > best.1 { other } else { best }).map_or(0, |(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grade_is_the_number_that_was_said() {
+        for (said, expected) in
+            [("8", Some(8.0)), ("Grade: 8/10", Some(8.0)), ("7.5", Some(7.5)), ("good", None), ("", None)]
+        {
+            assert_eq!(grade(said), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_the_best_is_chosen() {
+        assert_eq!(best(&[None, Some(1.0), Some(2.0), Some(2.0)]), 2);
+        assert_eq!(best(&[None, None]), 0);
+        assert_eq!(best(&[Some(-1.0), None]), 0);
+    }
+}

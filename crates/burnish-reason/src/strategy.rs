@@ -1,0 +1,32 @@
+//! The seam between strategies and policies.
+
+use std::pin::Pin;
+
+use burnish_core::Sampling;
+use burnish_core::settings::SettingError;
+use burnish_episode::ContactError;
+
+use crate::session::Session;
+
+/// The index of the candidate that is the answer, once it is known.
+pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<usize, ContactError>> + 'a>>;
+
+/// Answers a turn by several turns.
+///
+/// It contacts policies through its session and nothing else, holds no state, and draws random numbers only from
+/// [`Session::seed`]. It sees what a policy sees: no task, no verdict, no reference answer.
+pub trait Strategy: Send + Sync {
+    /// Checks that it makes sense with turns that are sampled in this way.
+    ///
+    /// # Errors
+    /// Names the setting that does not.
+    fn check_sampling(&self, sampling: &Sampling) -> Result<(), SettingError>;
+
+    /// Does it read log-probs of what the policy sampled?
+    fn reads_logprobs(&self) -> bool {
+        false
+    }
+
+    /// Asks, selects and chooses.
+    fn answer<'a>(&'a self, session: &'a Session) -> Answering<'a>;
+}

@@ -1,0 +1,131 @@
+//! HeavySkill: the group deliberates over drafts of its own policy.
+//!
+//! **What it does.** Samples K drafts of each task. The group then answers a prompt that shows the task with these drafts, as
+//! the strategy of the same name does, and is rewarded as usual. Only its answers are trained on: the policy learns to
+//! deliberate, over drafts as it writes them at that step.
+//!
+//! **Formula.**
+//!
+//! ```text
+//! y_i ~ π(·|x), i = 1..K        C = shuffle(prune(y, B))        z_j ~ π(·|skill(x, C)), j = 1..G; GRPO on z
+//! ```
+//!
+//! **Reduces to.** GRPO without a plan, for `drafts = 0`, to the bit.
+//!
+//! **Reconstructed.** That the drafts are those of the policy at that step (the notes leave open whether prompts are made
+//! before training), and the wording of the skill file.
+//!
+//! **References.** HeavySkill, arXiv:2605.02396.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Played, Request, Role, RolloutPlan, Start};
+use crate::{Card, Check, Family, Part, SettingError};
+
+/// Deliberation over drafts. See the head of this file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Heavyskill {
+    /// Drafts of a task, K. Default: 8.
+    pub drafts: usize,
+    /// Most tokens of drafts that an answer reads, B. Default: 80 000.
+    pub cache_tokens: usize,
+    /// Most tokens of a draft. Default: as many as of an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft_tokens: Option<usize>,
+    /// What replaces the task's last message: `{prompt}` stands for that message, `{drafts}` for the drafts. Default: that of
+    /// the skill file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// How a draft is shown: `{number}` is its place, `{draft}` its text. Default: that of the skill file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft: Option<String>,
+}
+
+impl Default for Heavyskill {
+    fn default() -> Self {
+        Heavyskill { drafts: 8, cache_tokens: 80_000, draft_tokens: None, template: None, draft: None }
+    }
+}
+
+impl Part for Heavyskill {
+    const CARD: Card = Card {
+        id: "heavyskill",
+        title: "HeavySkill: deliberation over drafts",
+        family: Family::Plan,
+        paper: "HeavySkill, arXiv:2605.02396",
+        equation: "y_i ~ π(·|x), i = 1..K; z_j ~ π(·|skill(x, shuffle(prune(y, B)))), j = 1..G",
+        scope: "group",
+        check: Check::Oracle("none: what is sampled is checked by its provenance"),
+        reconstructed: Some("drafts are those of the policy at that step; the wording of the skill file"),
+        reduces_to: &["no plan, for drafts = 0, to the bit"],
+        file: "crates/burnish-rl/src/plan/heavyskill.rs",
+    };
+
+    fn check(&self) -> Result<(), SettingError> {
+        if self.drafts > 256 {
+            return Err(SettingError::new("drafts", format!("must be 0 to 256, not {}", self.drafts)));
+        }
+        if self.draft_tokens == Some(0) {
+            return Err(SettingError::new("draft_tokens", "must be 1 or more"));
+        }
+        for (key, text, places) in [
+            ("template", &self.template, &["{prompt}", "{drafts}"][..]),
+            ("draft", &self.draft, &["{draft}"][..]),
+        ] {
+            let missing = text.as_ref().and_then(|text| places.iter().find(|place| !text.contains(**place)));
+            if let Some(place) = missing {
+                return Err(SettingError::new(key, format!("must have {place}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RolloutPlan for Heavyskill {
+    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
+        let rollouts = Request::rollouts(played.rollouts);
+        match (wave, self.drafts) {
+            (0, 0) => vec![rollouts],
+            (0, drafts) => {
+                let tokens_max = self.draft_tokens;
+                vec![Request { role: Role::Thought, tokens_max, ..Request::rollouts(drafts) }]
+            }
+            (1, drafts) if drafts > 0 => vec![Request {
+                start: Start::Deliberation {
+                    of: (0..played.episodes.len()).collect(),
+                    template: self.template.clone(),
+                    draft: self.draft.clone(),
+                    cache_tokens: self.cache_tokens,
+                    seed: played.seed,
+                },
+                ..rollouts
+            }],
+            _ => Vec::new(),
+        }
+    }
+
+    fn plays_evaluations(&self) -> bool {
+        self.drafts > 0
+    }
+
+    fn tally(&self, groups: &[Played<'_>]) -> Vec<(String, f64)> {
+        let spawned = || groups.iter().flat_map(|group| group.episodes);
+        let drafts: Vec<_> = spawned().filter(|spawned| spawned.role == Role::Thought).collect();
+        if drafts.is_empty() {
+            return Vec::new();
+        }
+        let mean = |of: &dyn Fn(&super::Spawned) -> f64| {
+            drafts.iter().map(|draft| of(draft)).sum::<f64>() / drafts.len() as f64
+        };
+        vec![
+            ("drafts/mean_length".to_owned(), mean(&|draft| draft.episode.sampled_tokens() as f64)),
+            (
+                "drafts/success".to_owned(),
+                mean(&|draft| {
+                    f64::from(u8::from(draft.episode.verdict.is_scored() && draft.episode.verdict.success))
+                }),
+            ),
+        ]
+    }
+}

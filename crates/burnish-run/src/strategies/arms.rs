@@ -1,0 +1,193 @@
+//! Plays some tasks in every arm.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use burnish_core::rng::{Address, Purpose};
+use burnish_core::{Episode, Policy, Sampling, Task};
+use burnish_env::Generator;
+use burnish_env::rollout::{Given, recite};
+use burnish_reason::{Considered, Strategist, Strategy, StrategyConfig};
+use burnish_recipe::StrategySection;
+use serde_json::{Value, json};
+
+use super::on_top::{OnTop, of_setting, refused};
+use super::records::{Arm, StrategyRecord, records};
+use crate::RunError;
+
+/// The strategy, and what it is compared with.
+pub struct Arms {
+    own: OnTop,
+    plain: Arc<dyn Strategy>,
+    majority: Arc<dyn Strategy>,
+    /// What decides the strategy's answers, as records name it.
+    named: Value,
+}
+
+/// What is played, and how it is kept.
+#[derive(Clone, Copy)]
+pub struct Field<'a> {
+    /// Judges the candidates.
+    pub generator: &'a dyn Generator,
+    /// The tasks.
+    pub tasks: &'a [Task],
+    /// The address of a task's first episode, by the task's number.
+    pub place: &'a dyn Fn(usize) -> Address,
+    /// The weights of rewards.
+    pub weights: &'a BTreeMap<String, f64>,
+    /// Does the policy report its tokens?
+    pub has_tokens: bool,
+}
+
+/// Plays some tasks with a policy: every task equally often, task by task.
+pub type Playing<'a> = dyn FnMut(&mut dyn Policy) -> Result<Vec<Episode>, RunError> + 'a;
+
+/// An episode of an arm.
+#[derive(Debug, Clone)]
+pub(super) struct Played {
+    /// The episode.
+    pub(super) episode: Episode,
+    /// How each of its turns was answered.
+    pub(super) turns: Vec<Considered>,
+    /// Whether each candidate of its only turn would have succeeded; empty if it has several turns.
+    pub(super) is_right: Vec<Option<bool>>,
+}
+
+impl Arms {
+    /// Those of a strategy, where turns are sampled as `sampling` says. Nothing is loaded.
+    ///
+    /// # Errors
+    /// If the strategy makes no sense with such turns.
+    pub fn new(section: &StrategySection, sampling: &Sampling) -> Result<Self, RunError> {
+        let wrong = |(key, problem): (String, String)| refused(&key, &problem);
+        let own = OnTop::new(section, sampling)?;
+        let config = section.with_skill().map_err(wrong)?.complete().map_err(of_setting)?;
+        let named = json!({
+            "strategy": config.strategy, "config": config.config, "deliberator": section.deliberator, "judge": section.judge
+        });
+        let config = config.config;
+        let equality = config.get("equality").cloned().unwrap_or(json!("math"));
+        let given = config.get("temperature").and_then(Value::as_f64);
+        let temperature = given.unwrap_or(f64::from(sampling.temperature));
+        // Greedy answers would all be the same.
+        let temperature = if temperature > 0.0 { temperature } else { 1.0 };
+        let votes =
+            |config| StrategyConfig { strategy: "majority".into(), config }.build().map_err(of_setting);
+        Ok(Arms {
+            own,
+            plain: votes(json!({"samples": 1, "equality": equality}))?,
+            majority: votes(json!({"equality": equality, "temperature": temperature}))?,
+            named,
+        })
+    }
+
+    /// What decides the strategy's answers: a part of the settings of records.
+    pub fn named(&self) -> &Value {
+        &self.named
+    }
+
+    /// The strategy, to be loaded and checked.
+    pub fn own(&mut self) -> &mut OnTop {
+        &mut self.own
+    }
+
+    /// Plays every arm, judges the strategy's candidates afterwards, and makes a record of each task.
+    ///
+    /// # Errors
+    /// If episodes can't be played.
+    pub fn records(
+        &mut self,
+        policy: &mut dyn Policy,
+        playing: &mut Playing<'_>,
+        field: &Field<'_>,
+    ) -> Result<Vec<StrategyRecord>, RunError> {
+        let mut played = self.play(policy, playing, field.place)?;
+        judge(field, &mut played[Arm::Strategy as usize])?;
+        Ok(records(field, played))
+    }
+
+    /// Plays every arm, in the order of [`Arm::ALL`].
+    fn play(
+        &mut self,
+        policy: &mut dyn Policy,
+        playing: &mut Playing<'_>,
+        place: &dyn Fn(usize) -> Address,
+    ) -> Result<[Vec<Played>; 3], RunError> {
+        let mut with = |mut strategist: Strategist<'_>| {
+            let episodes = playing(&mut strategist)?;
+            Ok::<_, RunError>((episodes, strategist.take()))
+        };
+        let (episodes, considered) = with(Strategist::new(&mut *policy, Arc::clone(&self.plain)))?;
+        let plain = with_turns(episodes, considered, place);
+        let (episodes, considered) = with(self.own.over(&mut *policy))?;
+        let budgets: BTreeMap<u64, usize> =
+            considered.iter().map(|(seed, turn)| (*seed, turn.tokens.total())).collect();
+        let strategy = with_turns(episodes, considered, place);
+        let strategist = Strategist::new(policy, Arc::clone(&self.majority)).with_budgets(budgets);
+        let (episodes, considered) = with(strategist)?;
+        let majority = with_turns(episodes, considered, place);
+        Ok([plain, strategy, majority])
+    }
+}
+
+/// Gives each episode what was considered in its turns.
+fn with_turns(
+    episodes: Vec<Episode>,
+    mut considered: BTreeMap<u64, Considered>,
+    place: &dyn Fn(usize) -> Address,
+) -> Vec<Played> {
+    let mut task = 0;
+    let mut before: Option<usize> = None;
+    let mut played = Vec::with_capacity(episodes.len());
+    for episode in episodes {
+        // Tasks come one after the other, each with rollouts from 0 on.
+        if before.is_some_and(|before| episode.rollout <= before) {
+            task += 1;
+        }
+        before = Some(episode.rollout);
+        let first = place(task);
+        let address = Address { rollout: first.rollout + episode.rollout as u64, ..first };
+        let seed = |turn: usize| Address { turn: turn as u64, purpose: Purpose::Sample, ..address }.seed();
+        let turns = (0..episode.turns()).filter_map(|turn| considered.remove(&seed(turn))).collect();
+        played.push(Played { episode, turns, is_right: Vec::new() });
+    }
+    played
+}
+
+/// Judges every candidate of episodes of one turn, by playing the task with it again. Everything has been chosen by then.
+///
+/// # Errors
+/// If an episode can't be played.
+fn judge(field: &Field<'_>, played: &mut [Played]) -> Result<(), RunError> {
+    let Field { generator, tasks, place, .. } = *field;
+    let rollouts = (played.len() / tasks.len().max(1)).max(1);
+    // Each text of an episode once.
+    let mut given: Vec<Given<'_>> = Vec::new();
+    let mut asked: Vec<Vec<usize>> = vec![Vec::new(); played.len()];
+    for (at, own) in played.iter().enumerate() {
+        let [considered] = &own.turns[..] else { continue };
+        let (task, first) = (&tasks[at / rollouts], place(at / rollouts));
+        let place = Address { rollout: first.rollout + own.episode.rollout as u64, ..first };
+        let from = given.len();
+        for candidate in &considered.candidates {
+            let message = &candidate.message;
+            let known = given[from..].iter().position(|given| given.message == message);
+            asked[at].push(known.map_or(given.len(), |known| from + known));
+            if known.is_none() {
+                given.push(Given { task, place, message });
+            }
+        }
+    }
+    let episodes = recite(generator, &given)?;
+    let verdicts: Vec<Option<bool>> = episodes
+        .iter()
+        .map(|episode| {
+            let verdict = &episode.verdict;
+            (verdict.is_scored() && verdict.has_success).then_some(verdict.success)
+        })
+        .collect();
+    for (own, asked) in played.iter_mut().zip(asked) {
+        own.is_right = asked.into_iter().map(|at| verdicts[at]).collect();
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! A strategy with everybody whom it asks, ready to be put on top of a policy.
+
+use std::sync::Arc;
+
+use burnish_core::{Policy, Sampling};
+use burnish_reason::{DELIBERATOR, JUDGE, SettingError, Strategist, Strategy};
+use burnish_recipe::{InPlace, StrategySection};
+use burnish_tensor::Device;
+
+use crate::RunError;
+use crate::others::asked_only;
+
+/// A strategy, and who is asked besides the policy.
+pub struct OnTop {
+    strategy: Arc<dyn Strategy>,
+    deliberator: Option<Box<dyn Policy>>,
+    judge: Option<Box<dyn Policy>>,
+}
+
+impl OnTop {
+    /// A strategy for turns that are sampled as `sampling` says. Nothing is loaded.
+    ///
+    /// # Errors
+    /// If the strategy makes no sense with such turns.
+    pub fn new(section: &StrategySection, sampling: &Sampling) -> Result<Self, RunError> {
+        let strategy = section.build().map_err(|(key, problem)| refused(&key, &problem))?;
+        strategy.check_sampling(sampling).map_err(of_setting)?;
+        Ok(OnTop { strategy, deliberator: None, judge: None })
+    }
+
+    /// Loads those who are asked besides the policy; models run on `device`.
+    ///
+    /// # Errors
+    /// If a model can't be loaded, or a server's key is missing.
+    pub fn load(&mut self, section: &StrategySection, device: &str) -> Result<(), RunError> {
+        let device = Device::open(device)?;
+        let open = |who: &Option<InPlace>| match who {
+            Some(InPlace::Model(path)) => asked_only(Some(path), None, &device),
+            Some(InPlace::Endpoint(endpoint)) => asked_only(None, Some(endpoint), &device),
+            None => Ok(None),
+        };
+        (self.deliberator, self.judge) = (open(&section.deliberator)?, open(&section.judge)?);
+        Ok(())
+    }
+
+    /// The strategy on top of `policy`.
+    pub fn over<'a>(&'a mut self, policy: &'a mut dyn Policy) -> Strategist<'a> {
+        let mut strategist = Strategist::new(policy, Arc::clone(&self.strategy));
+        if let Some(deliberator) = &mut self.deliberator {
+            strategist = strategist.with(DELIBERATOR, &mut **deliberator);
+        }
+        if let Some(judge) = &mut self.judge {
+            strategist = strategist.with(JUDGE, &mut **judge);
+        }
+        strategist
+    }
+
+    /// Checks that the strategy can work with a policy.
+    ///
+    /// # Errors
+    /// Names what the policy can't do.
+    pub fn check(&mut self, policy: &mut dyn Policy, sampling: &Sampling) -> Result<(), RunError> {
+        self.over(policy).check(sampling).map_err(of_setting)
+    }
+}
+
+pub(super) fn refused(key: &str, problem: &str) -> RunError {
+    RunError::Refused(format!("--strategy: {key}: {problem}"))
+}
+
+pub(super) fn of_setting(SettingError { key, problem }: SettingError) -> RunError {
+    refused(&key, &problem)
+}
