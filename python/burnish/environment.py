@@ -24,7 +24,7 @@ import os
 import sys
 import traceback
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Callable
 from urllib import request as urllib_request
@@ -73,6 +73,11 @@ class Environment:
     repeating = "rebuilt"
     """What it means to repeat a step: `"rebuilt"` if steps can be taken again with the same results, `"outside"` if they
     change the world."""
+
+    redesign: Sequence[Mapping[str, Any]] = ()
+    """The settings that may be redesigned between rounds of training (`[redesign]` of a recipe): for each a dict with `key`,
+    `min`, `max` and `menu`, a list of values; perhaps `kind` (`"number"`, `"whole"` or `"share"`, with `of`), `harder`
+    (`"up"` or `"down"`), `tasks` (labels of the tasks on which it acts) and `help`."""
 
     data: Any = None
     """The task's `data`."""
@@ -205,6 +210,8 @@ class _Server:
             "tasks": environment.tasks,
             "tools": [_tool_spec(name, function) for name, function in _tools(environment).items()],
             "demonstrates": type(environment).demonstrate is not Environment.demonstrate,
+            # Absent where there are none, as for a burnish that does not ask.
+            **({"redesign": [dict(knob) for knob in environment.redesign]} if environment.redesign else {}),
         }
 
     def environment(self) -> Environment:

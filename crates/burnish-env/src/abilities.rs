@@ -8,6 +8,9 @@ use std::path::PathBuf;
 use burnish_core::{Message, Task};
 use burnish_data::Row;
 
+use crate::EnvError;
+use crate::redesign::Knob;
+
 /// Correct answers to imitate.
 pub trait Demonstrations {
     /// A correct answer to the task's first turn, if a solver knows one.
@@ -81,4 +84,23 @@ pub struct CellStep {
     pub own: Vec<bool>,
     /// Those that it should name; `None` for a step that the right answer does not have.
     pub right: Option<Vec<bool>>,
+}
+
+/// A configuration that says which of its keys may be redesigned between rounds of training.
+pub trait Redesign {
+    /// The keys, with ranges, menus and meanings; each is in the configuration.
+    ///
+    /// # Errors
+    /// If a program that should name them does not answer.
+    fn knobs(&self) -> Result<Vec<Knob>, EnvError>;
+
+    /// Whether a program has to be started to know them.
+    fn asks_a_program(&self) -> bool {
+        false
+    }
+
+    /// What is worth knowing when tasks of this environment are designed, in a few sentences.
+    fn guideline(&self) -> &'static str {
+        "A policy learns from tasks that it solves sometimes. Tasks that it always solves, or never, teach it nothing."
+    }
 }

@@ -26,6 +26,7 @@ pub mod openenv;
 pub mod orders;
 pub mod programs;
 pub mod recall;
+pub mod redesign;
 pub mod rollout;
 pub mod rows;
 pub mod scenes;
@@ -44,7 +45,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use abilities::{CellStep, Cells, Demonstrations, FileRows, Hints, Reversible, Skills};
+pub use abilities::{CellStep, Cells, Demonstrations, FileRows, Hints, Redesign, Reversible, Skills};
 pub use catalogue::{CATALOGUE, Kind, build, kind};
 pub use command::agent;
 pub use digest::digest;
@@ -101,7 +102,8 @@ pub struct CellReport {
 /// Makes tasks from a configuration.
 ///
 /// This trait has what every environment has. Each ability that only some have is a trait of its own, and a method here
-/// returns it if this environment has it: [`Demonstrations`], [`Hints`], [`Skills`], [`Reversible`], [`FileRows`].
+/// returns it if this environment has it: [`Demonstrations`], [`Hints`], [`Skills`], [`Reversible`], [`FileRows`],
+/// [`Redesign`].
 pub trait Generator: Send + Sync {
     /// Id of the environment in the [`CATALOGUE`].
     fn id(&self) -> &'static str;
@@ -177,6 +179,11 @@ pub trait Generator: Send + Sync {
 
     /// The cells that its answers name, if they do.
     fn cells(&self) -> Option<&dyn Cells> {
+        None
+    }
+
+    /// The keys that may be redesigned, if it says which.
+    fn redesign(&self) -> Option<&dyn Redesign> {
         None
     }
 

@@ -4,7 +4,9 @@
 mod commanded;
 
 use burnish_core::{Ending, Sampling, Task};
+use burnish_env::redesign::{Proposal, knobs, revise};
 use burnish_env::rollout::{Partners, RolloutSpec, Spawn, Start, play, replay};
+use burnish_env::{Generator, build};
 use serde_json::json;
 
 use commanded::{Fixture, played, reason, says, spawns, spec};
@@ -226,4 +228,56 @@ fn it_asks_the_user_of_the_recipe() {
     let alone = played(&*generator, &tasks, lines).remove(0);
     assert_eq!(alone.ending, Ending::EnvironmentError);
     assert!(reason(&alone).contains("it asks `user`, who takes no part"), "{}", reason(&alone));
+}
+
+/// A program that says which of its settings may be redesigned.
+const SUMS: &str = r#"
+import random
+from environment import Environment, serve
+
+class Sums(Environment):
+    redesign = [
+        {"key": "most", "kind": "whole", "min": 1, "max": 99, "menu": [9, 20, 50], "harder": "up", "help": "greatest number"},
+        {"key": "parts.easy", "kind": "share", "of": "parts", "min": 0, "max": 1, "menu": [0, 0.5, 1]},
+        {"key": "parts.hard", "kind": "share", "of": "parts", "min": 0, "max": 1, "menu": [0, 0.5, 1]},
+    ]
+
+    def __init__(self, most=9, parts=None):
+        self.most = most
+
+    def task(self, seed):
+        number = random.Random(seed).randint(1, self.most)
+        return {"prompt": f"{number}", "data": number}
+
+    def verify(self):
+        return 1.0
+
+if __name__ == "__main__":
+    serve(Sums)
+"#;
+
+#[test]
+fn a_program_says_which_of_its_settings_may_be_redesigned_and_gets_what_was_proposed() {
+    let Some(fixture) = Fixture::new(SUMS) else { return };
+    let settings = json!({"settings": {"most": 9, "parts": {"easy": 0.5, "hard": 0.5}}});
+    let generator = fixture.generator(settings);
+    let declared = knobs(&*generator, &[]).unwrap();
+    let keys: Vec<&str> = declared.iter().map(|knob| knob.key.as_str()).collect();
+    assert_eq!(keys, ["settings.most", "settings.parts.easy", "settings.parts.hard"]);
+    let proposal = Proposal::read(r#"{"config": {"settings": {"most": 500, "parts.hard": 1.0}}}"#).unwrap();
+    let revision = revise(&generator.config(), &declared, &proposal);
+    assert!(revision.rejected.is_empty(), "{:?}", revision.rejected);
+    assert_eq!(revision.config["settings"]["most"], 99);
+    assert!((revision.config["settings"]["parts"]["hard"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-12);
+    let greatest = |generator: &dyn Generator| {
+        let tasks = generator.tasks(1, 40).unwrap().tasks;
+        tasks.iter().map(|task| task.truth.as_u64().unwrap()).max().unwrap()
+    };
+    assert!(greatest(&*generator) <= 9);
+    assert!(greatest(&*build("command", &revision.config).unwrap()) > 9);
+
+    // One that names none has nothing to redesign.
+    let Some(plain) = Fixture::new(TILL) else { return };
+    let error = knobs(&*plain.generator(json!({})), &[]).unwrap_err().to_string();
+    assert!(error.contains("has no key that can be redesigned"), "{error}");
 }

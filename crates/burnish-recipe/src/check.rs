@@ -3,7 +3,8 @@
 use burnish_core::SamplingError;
 use burnish_core::names::nearest;
 use burnish_engine::check_grammar;
-use burnish_env::{EnvError, Generator};
+use burnish_env::redesign::knobs;
+use burnish_env::{EnvError, Generator, Redesign};
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::catalogue::{PREFERENCES, REWARD_MODELS};
@@ -23,8 +24,8 @@ use crate::supply::{SUPPLIES, Table};
 
 use super::{
     Calibration, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe, RecipeError,
-    Source, TeacherContext, TeacherSection, Use, bounds, empty, engine, evaluations, latent, trainer,
-    weights,
+    Source, TeacherContext, TeacherSection, Use, bounds, empty, engine, evaluations, latent, redesign,
+    trainer, weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -193,7 +194,8 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     check_rows(recipe, &ranges)?;
     complete_gate(recipe, &ranges)?;
     complete_replay(recipe, &ranges)?;
-    let is_given = recipe.policy.path.is_some() || recipe.policy.from.is_some() || recipe.weights.is_some();
+    let is_made = recipe.weights.is_some() || recipe.is_last_round();
+    let is_given = recipe.policy.path.is_some() || recipe.policy.from.is_some() || is_made;
     let has_start = is_given && recipe.policy.lora.is_none();
     let can_diverge = train_is_grpo(recipe) && has_start;
     ranges.holds(
@@ -209,6 +211,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     check_policy(recipe, source)?;
     check_frozen(recipe, &ranges)?;
     trainer::check(recipe, source)?;
+    redesign::check(recipe, source)?;
     complete_environments(recipe, source, what)
 }
 
@@ -457,6 +460,10 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
         }
         return Ok(());
     }
+    // A run knows where its copy of the policy of the round before is.
+    if recipe.is_last_round() {
+        return Ok(());
+    }
     match (&policy.path, &policy.new) {
         (None, None) => Err(source.error(
             "policy",
@@ -519,11 +526,16 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
     }
     check_split(recipe.env.split.as_ref(), "env", source)?;
     let id = recipe.env.id.clone();
+    if recipe.redesign.is_some() && recipe.eval.config.is_none() {
+        // Whatever becomes of the environment, the evaluation is of what it was at first.
+        recipe.eval.config = Some(recipe.env.config.clone());
+    }
     let mut components = Vec::new();
     if what == Use::Training || recipe.eval.config.is_none() {
         let generator = complete(&id, "env.id", &mut recipe.env.config, "env.config", source)?;
         if what == Use::Training && train_is_grpo(recipe) {
             check_abilities(recipe, &*generator, source)?;
+            check_keys(recipe, &*generator, source)?;
             let is_rewarded = generator.components().is_none_or(|own| !own.is_empty());
             if !is_rewarded && recipe.reward.model.is_none() {
                 let problem = "gives no reward: name a verifier there, or a reward model, `[reward.model]`";
@@ -639,6 +651,16 @@ fn check_abilities(recipe: &Recipe, generator: &dyn Generator, source: &Source) 
     let problem =
         format!("is something that the environment {} has for no task; take another context", generator.id());
     Err(source.error("teacher.context", problem))
+}
+
+/// Refuses keys to redesign that the environment does not have. A program that has to be asked for them is asked later.
+fn check_keys(recipe: &Recipe, generator: &dyn Generator, source: &Source) -> Result<(), RecipeError> {
+    let Some(redesign) = &recipe.redesign else { return Ok(()) };
+    if generator.redesign().is_some_and(Redesign::asks_a_program) {
+        return Ok(());
+    }
+    let checked = knobs(generator, &redesign.keys);
+    checked.map(drop).map_err(|error| source.error("redesign.keys", format!("can't be used: {error}")))
 }
 
 /// Refuses a weight for a component that no reward has.

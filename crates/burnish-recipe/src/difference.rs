@@ -9,7 +9,7 @@ use super::{Recipe, StageRecipe, StageUse};
 /// The recipe without the settings that change no number: where the run and its stages are stored, how many threads
 /// work, and, for a policy that has a hash, how it is made.
 pub fn timeless(recipe: &Recipe) -> Value {
-    let mut recipe = recipe.with_first_defaults();
+    let mut recipe = recipe.as_given().with_first_defaults();
     recipe.run.dir = PathBuf::new();
     recipe.run.cache = PathBuf::new();
     recipe.run.threads = 0;

@@ -23,6 +23,7 @@ pub mod paths;
 pub mod plain_words;
 mod policy;
 mod preset;
+mod redesign;
 pub mod renamed;
 mod sampling;
 mod source;
@@ -70,6 +71,7 @@ pub use metrics::MetricsSection;
 pub use optimizer::OptimizerSection;
 pub use paths::expand;
 pub use policy::{ComputeType, PolicySection, StageRecipe};
+pub use redesign::{ContextModule, EngineerKind, Given, RedesignSection, RuleSection};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
 pub use stage_use::StageUse;
@@ -180,6 +182,9 @@ pub struct Recipe {
     /// Evaluation on held-out tasks.
     #[serde(default)]
     pub eval: EvalSection,
+    /// Rounds between which the environment is redesigned (GRPO); without this table, there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redesign: Option<RedesignSection>,
     /// When checkpoints are saved to resume from.
     #[serde(default)]
     pub checkpoint: CheckpointSection,

@@ -70,10 +70,12 @@ impl StageUse {
     }
 
     /// The models that a run of the recipe does not find at a path of the recipe, so that it keeps copies of them: what
-    /// other recipes and surgery make.
+    /// other recipes, surgery and earlier rounds make.
     pub fn kept(recipe: &Recipe) -> Vec<StageUse> {
         let is_kept = |of: &StageUse| match of {
-            StageUse::Policy => recipe.policy.from.is_some() || recipe.weights.is_some(),
+            StageUse::Policy => {
+                recipe.policy.from.is_some() || recipe.weights.is_some() || recipe.is_last_round()
+            }
             StageUse::Teacher => of.made_by(recipe).is_some(),
             StageUse::Weights(_) => false,
         };

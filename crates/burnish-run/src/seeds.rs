@@ -41,10 +41,20 @@ pub enum Draws {
     LatentStage,
     /// Answers that the answers of their group read.
     Thought,
+    /// Configurations that are drawn between rounds.
+    Design,
 }
 
 /// Above the number of tasks of any step: copies of its tasks have places from here on.
 pub const COPIES: u64 = 1 << 32;
+
+/// Between the seeds of two rounds of a recipe: above those of studies and their stages.
+const ROUND_STRIDE: u64 = 1 << 40;
+
+/// The seed of a round, counted from 1, of a recipe with the seed `run`. The first round has that of the recipe.
+pub fn of_round(run: u64, round: usize) -> u64 {
+    run.wrapping_add((round as u64 - 1).wrapping_mul(ROUND_STRIDE))
+}
 
 impl Draws {
     /// The stage in its addresses. Runs are resumed, so these numbers never change.
@@ -67,6 +77,7 @@ impl Draws {
             Draws::Calibration => (1 << 40) + 3,
             Draws::LatentStage => (1 << 40) + 4,
             Draws::Thought => (1 << 40) + 5,
+            Draws::Design => (1 << 40) + 6,
         }
     }
 
@@ -112,6 +123,7 @@ mod tests {
             Draws::Calibration,
             Draws::LatentStage,
             Draws::Thought,
+            Draws::Design,
         ];
         let cuts = (1..100_000).map(Draws::Continuation);
         let stages: std::collections::BTreeSet<u64> =

@@ -20,6 +20,8 @@ pub const CHECKPOINTS: &str = "checkpoints";
 pub const START: &str = "start";
 /// Name of the directory with the run's teacher, if another recipe made it.
 pub const TEACHER: &str = "teacher";
+/// Name of the record of the rounds before the run, between which its environment was redesigned.
+pub const REDESIGN: &str = "redesign.json";
 /// Name of the directory of the best checkpoint.
 pub const BEST: &str = "best";
 const LOCK: &str = "run.lock";
@@ -49,6 +51,7 @@ pub enum Taken {
 /// checkpoints/step_N/   weights and optimiser state
 /// start/                the policy that the run started from, where `policy.from` names the recipe that made it
 /// teacher/              its teacher, where `teacher.from` names the recipe that made it
+/// redesign.json         the rounds before it, where an engineer redesigned its environment
 /// report.html           curves and drawn episodes, and how far the run is
 /// run.lock              locked while a process works here
 /// ```

@@ -14,9 +14,10 @@ use super::play::{Playing, posed};
 use super::pool::Pool;
 use super::wire::{self, Made, Request, Which};
 use crate::digest::digest;
+use crate::redesign::Knob;
 use crate::servers::{Hands, Servers};
 use crate::settings::to_value;
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Redesign, TaskSet};
 
 /// A program that makes tasks, plays them and judges them.
 #[derive(Debug)]
@@ -159,6 +160,22 @@ impl Generator for Commanded {
     /// Asked of the program where it is needed; many know none.
     fn demonstrations(&self) -> Option<&dyn Demonstrations> {
         Some(self)
+    }
+
+    fn redesign(&self) -> Option<&dyn Redesign> {
+        Some(self)
+    }
+}
+
+impl Redesign for Commanded {
+    /// The program names them as it knows them; here they are below `settings`.
+    fn knobs(&self) -> Result<Vec<Knob>, EnvError> {
+        let declared = self.pool.hello().map_err(EnvError::Failed)?.redesign;
+        Ok(declared.into_iter().map(|knob| Knob { key: format!("settings.{}", knob.key), ..knob }).collect())
+    }
+
+    fn asks_a_program(&self) -> bool {
+        true
     }
 }
 

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::redesign::Knob;
 use crate::{Question, Step};
 
 /// Version of requests and answers. It grows when a field changes its meaning.
@@ -110,6 +111,9 @@ pub(super) struct Hello {
     /// Does it know correct episodes?
     #[serde(default)]
     pub(super) demonstrates: bool,
+    /// The keys of its settings that may be redesigned.
+    #[serde(default)]
+    pub(super) redesign: Vec<Knob>,
 }
 
 /// A tool, and what it means to repeat a call of it.
@@ -192,6 +196,9 @@ pub(super) fn hello(fields: Fields) -> Result<Hello, String> {
     }
     if hello.tasks == Some(0) {
         return Err("its answer to `hello`: it has 0 `tasks`".to_owned());
+    }
+    if let Some(problem) = hello.redesign.iter().find_map(Knob::problem) {
+        return Err(format!("its answer to `hello`: `redesign`: {problem}"));
     }
     for (at, tool) in hello.tools.iter().enumerate() {
         let name = &tool.spec.name;

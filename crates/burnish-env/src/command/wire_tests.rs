@@ -56,6 +56,10 @@ fn a_hello_says_its_version_first() {
     refuse(json!({"protocol": 1, "tasks": 0}), "0 `tasks`");
     let tool = json!({"name": "look", "description": "looks", "parameters": {"type": "object"}});
     refuse(json!({"protocol": 1, "tools": [tool, tool]}), "`look`, is empty or taken");
+    refuse(
+        json!({"protocol": 1, "redesign": [{"key": "width", "min": 3, "max": 2, "menu": [3]}]}),
+        "`redesign`: `width`: `min` must not exceed",
+    );
     let said = hello(fields(json!({"protocol": 1, "tools": [tool], "tasks": 3}))).unwrap();
     assert_eq!((said.repeating, said.tasks, said.demonstrates), (Repeating::Rebuilt, Some(3), false));
     assert_eq!((said.tools[0].repeating, said.tools[0].spec.more.len()), (Repeating::Rebuilt, 0));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Operator;
+use crate::redesign::{Harder, Knob, KnobKind};
 use crate::settings::{check_bounds, config_error, to_value};
 use crate::{Bound, EnvError};
 
@@ -118,6 +119,37 @@ const BOUNDS: [(&str, f64, f64, &str); 11] = [
 /// The bounds of the numeric keys that may be changed.
 pub(super) fn bounds() -> Vec<Bound> {
     Bound::of(&BOUNDS)
+}
+
+/// The keys that may be redesigned. Numbers and operations act on the tasks that have the least or the most of them.
+pub(super) fn knobs(config: &Config) -> Vec<Knob> {
+    let knob = |key: &str, menu: &[f64], label: Option<(&str, u32)>| {
+        let bound = BOUNDS.iter().find(|(name, ..)| *name == key);
+        let (min, max, help) = bound.map_or((0.0, 0.0, ""), |(_, min, max, help)| (*min, *max, *help));
+        let tasks = label.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect();
+        let (key, help, menu) = (key.to_owned(), help.to_owned(), menu.to_vec());
+        Knob {
+            key,
+            kind: KnobKind::Whole,
+            of: String::new(),
+            min,
+            max,
+            menu,
+            harder: Harder::Up,
+            tasks,
+            help,
+        }
+    };
+    let counts = [2.0, 3.0, 4.0, 5.0, 6.0];
+    let Config { numbers, operations, .. } = config;
+    vec![
+        knob("numbers.min", &counts, Some(("numbers", numbers.min))),
+        knob("numbers.max", &counts, Some(("numbers", numbers.max))),
+        knob("operations.min", &[1.0, 2.0, 3.0, 4.0, 5.0], Some(("operations", operations.min))),
+        knob("operations.max", &[1.0, 2.0, 3.0, 4.0, 5.0], Some(("operations", operations.max))),
+        knob("values.max", &[10.0, 20.0, 30.0, 50.0, 100.0], None),
+        knob("target.max", &[20.0, 50.0, 100.0, 200.0, 500.0], None),
+    ]
 }
 
 impl Config {

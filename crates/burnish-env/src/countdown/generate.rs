@@ -5,13 +5,14 @@ use burnish_core::{Message, Task, TaskId};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-use super::config::{Cell, Config, bounds};
+use super::config::{Cell, Config, bounds, knobs};
 use super::draw::{Drawn, Miss, draw};
 use super::{ID, Truth};
 use crate::digest::digest;
 use crate::one_turn::{OneTurn, text_of};
+use crate::redesign::Knob;
 use crate::settings::{config_error, to_value};
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Redesign, TaskSet};
 
 /// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 10_000;
@@ -170,6 +171,21 @@ impl Generator for Countdown {
 
     fn demonstrations(&self) -> Option<&dyn Demonstrations> {
         Some(self)
+    }
+
+    fn redesign(&self) -> Option<&dyn Redesign> {
+        Some(self)
+    }
+}
+
+impl Redesign for Countdown {
+    fn knobs(&self) -> Result<Vec<Knob>, EnvError> {
+        Ok(knobs(&self.config))
+    }
+
+    fn guideline(&self) -> &'static str {
+        "A policy learns from puzzles that it solves sometimes. A solution needs one number more than it has operations. \
+         Every further operation multiplies what has to be tried; greater values and targets make results harder to compute."
     }
 }
 

@@ -1,6 +1,7 @@
 //! The configuration of the generator: which boards are made, and with which shares.
 
 use super::board::{AGENTS_MAX, SIZE_MAX, SIZE_MIN};
+use crate::redesign::{Harder, Knob, KnobKind};
 use crate::settings::{self, config_error};
 use crate::{Bound, EnvError};
 use serde::{Deserialize, Serialize};
@@ -195,6 +196,61 @@ pub(super) fn bounds() -> Vec<Bound> {
         bound("reward.invalid", &REWARD_RANGE, "reward of a plan that can't be read or breaks a rule"),
         bound("reward.valid", &REWARD_RANGE, "reward of a valid plan that is not optimal"),
         bound("reward.optimal", &REWARD_RANGE, "reward of a valid plan of least cost"),
+    ]
+}
+
+/// The keys that may be redesigned: share, holes and waits of each size that is listed, from small to large.
+pub(super) fn knobs(config: &MapfConfig) -> Vec<Knob> {
+    config.sizes.keys().flat_map(|&size| knobs_of(size, config.agents)).collect()
+}
+
+fn knobs_of(size: usize, agents: usize) -> [Knob; 3] {
+    let key = |name: &str| format!("sizes.{size}.{name}");
+    let of_size = BTreeMap::from([("size".to_owned(), size.to_string())]);
+    // One free cell more than agents, so that they can move at all.
+    let holes_max = (size * size).saturating_sub(agents + 1);
+    let holes = hole_ratio_for(holes_max, size).min(HOLE_RATIO_MAX);
+    // No 2x2 board with two agents needs a WAIT.
+    let waits = if size == SIZE_MIN { 0.0 } else { 1.0 };
+    let knob =
+        |name: &str, kind, max: f64, menu: &[f64], tasks: &BTreeMap<String, String>, help: &str| Knob {
+            key: key(name),
+            kind,
+            of: if kind == KnobKind::Share { "sizes".to_owned() } else { String::new() },
+            min: 0.0,
+            max,
+            menu: menu.iter().copied().filter(|value| *value <= max).collect(),
+            harder: Harder::Up,
+            tasks: tasks.clone(),
+            help: help.to_owned(),
+        };
+    let mut waiting = of_size.clone();
+    waiting.insert("wait".to_owned(), "yes".to_owned());
+    [
+        knob(
+            "share",
+            KnobKind::Share,
+            1.0,
+            &[0.0, 0.25, 0.5, 0.75, 1.0],
+            &of_size,
+            "share of the boards that have this size",
+        ),
+        knob(
+            "hole_ratio",
+            KnobKind::Number,
+            holes,
+            &[0.0, 0.1, 0.2, 0.3, 0.4],
+            &of_size,
+            "share of the cells that are holes",
+        ),
+        knob(
+            "wait_ratio",
+            KnobKind::Number,
+            waits,
+            &[0.0, 0.25, 0.5, 0.75],
+            &waiting,
+            "share of the boards whose optimal plan needs a WAIT",
+        ),
     ]
 }
 

@@ -25,7 +25,8 @@ mod space_time;
 mod tests;
 
 use crate::digest::digest;
-use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Kind, TaskSet};
+use crate::redesign::Knob;
+use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Kind, Redesign, TaskSet};
 use burnish_core::{Message, Task, TaskId};
 use std::collections::BTreeMap;
 
@@ -135,6 +136,22 @@ impl Generator for Mapf {
 
     fn demonstrations(&self) -> Option<&dyn Demonstrations> {
         Some(self)
+    }
+
+    fn redesign(&self) -> Option<&dyn Redesign> {
+        Some(self)
+    }
+}
+
+impl Redesign for Mapf {
+    fn knobs(&self) -> Result<Vec<Knob>, EnvError> {
+        Ok(config::knobs(&self.config))
+    }
+
+    fn guideline(&self) -> &'static str {
+        "A policy learns from boards that it solves sometimes; boards that it always solves, or never, teach it nothing. \
+         Larger boards need longer plans. More holes leave fewer ways, so agents meet more often. A board that needs a WAIT \
+         forces one agent to give way. Keep some easy boards, so that what was learnt is not lost."
     }
 }
 

@@ -16,6 +16,7 @@ mod insight;
 mod lang;
 mod qk_restore;
 mod rdpo;
+mod redesign;
 mod sdar;
 mod skpo;
 mod switch;
@@ -43,6 +44,7 @@ pub const SYSTEMS: &[System] = &[
     lang::SYSTEM,
     qk_restore::SYSTEM,
     rdpo::SYSTEM,
+    redesign::SYSTEM,
     sdar::SYSTEM,
     skpo::SYSTEM,
     switch::SYSTEM,

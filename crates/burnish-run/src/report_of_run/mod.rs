@@ -3,6 +3,7 @@
 
 mod conversation;
 mod facts;
+mod rounds;
 mod title;
 
 use std::path::{Path, PathBuf};
@@ -70,6 +71,7 @@ impl Reported<'_> {
             facts: facts::of(dir, recipe, journal, &rows)?,
             recipe: std::fs::read_to_string(&file).map_err(FileError::on("read", &file))?,
             notes: self.notes(&rows),
+            rounds: rounds::of(dir, recipe, &rows, &main)?,
             rows,
             main,
             further: further.into_iter().filter(|further| !further.steps.is_empty()).collect(),
@@ -94,6 +96,12 @@ impl Reported<'_> {
             ));
             notes.push(format!(
                 "`burnish eval {quoted}` evaluates its newest checkpoint, as it stands in the file, again."
+            ));
+        }
+        if dir.join(run_dir::REDESIGN).is_file() {
+            notes.push(format!(
+                "`{}` has what the engineer of each round was told and said.",
+                run_dir::REDESIGN
             ));
         }
         if let Some(checkpoint) = run_dir::newest_checkpoint_in(dir) {

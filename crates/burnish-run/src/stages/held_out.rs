@@ -19,6 +19,7 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
     let mut open = vec![stage];
     while let Some(stage) = open.pop() {
         let key = stage.of.key();
+        refuse_rounds(&held_out, stage)?;
         let trained = trained_on(&stage.recipe)?;
         let shared = held_out.iter().filter(|id| trained.contains(**id)).count();
         if shared > 0 {
@@ -47,6 +48,26 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
         open.extend(&stage.before);
     }
     Ok(())
+}
+
+/// What the rounds of a stage are trained on is not known before their environments are designed. Each leaves out what
+/// its own recipe holds out, so that must include everything that is held out later.
+fn refuse_rounds(held_out: &BTreeSet<&TaskId>, stage: &Stage) -> Result<(), RunError> {
+    if stage.recipe.redesign.as_ref().is_none_or(|redesign| redesign.rounds < 2) {
+        return Ok(());
+    }
+    let own = Tasks::make(&stage.recipe, false)?;
+    let own = own.held_out_ids();
+    let missing = held_out.iter().filter(|id| !own.contains(*id)).count();
+    if missing == 0 {
+        return Ok(());
+    }
+    Err(RunError::Refused(format!(
+        "{}: {} redesigns its environment, and does not hold out {missing} of the {} tasks that are held out for          evaluation here, so one of its rounds might train on them; give both recipes the same `eval.tasks`, `eval.seed`,          `eval.config` and `eval.extra`",
+        stage.of.key(),
+        stage.file.display(),
+        held_out.len()
+    )))
 }
 
 /// Whether a recipe imitates a part of a split.

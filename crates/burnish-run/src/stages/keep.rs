@@ -9,7 +9,7 @@ use burnish_model::Model;
 use crate::RunError;
 use burnish_recipe::{Recipe, StageUse};
 use burnish_rundir::files::{FileError, write_atomic};
-use burnish_rundir::run_dir::RunDir;
+use burnish_rundir::run_dir::{self, RunDir};
 
 /// Prefix of the trainer's state files, which say nothing about the policy.
 const TRAINER: &str = "trainer.";
@@ -31,6 +31,11 @@ pub(crate) fn keep(recipe: &mut Recipe, dir: &RunDir) -> Result<(), RunError> {
             )));
         };
         keep_one(&made, &folder(of, dir), &recipe.run.cache)?;
+    }
+    if let Some(record) = recipe.redesign.as_ref().and_then(|redesign| redesign.record.as_ref()) {
+        let place = dir.path().join(run_dir::REDESIGN);
+        let bytes = fs::read(record).map_err(FileError::on("read", record))?;
+        write_atomic(&place, &bytes)?;
     }
     place(recipe, dir);
     Ok(())

@@ -6,6 +6,7 @@
 //!     -> resolve: the stage's recipe, those of the stages before it ..., and their hashes (hash.rs)
 //!     -> make:    each of them is an ordinary run in `run.cache`: finished, resumed, waited for or started
 //!     -> surgery: what `[weights]` makes of them (surgery.rs), by what their maps read (calibration.rs)
+//!     -> rounds:  those of `[redesign]` before the last (rounds.rs), each a run like a stage; the last is the run itself
 //!     -> keep:    the later run keeps a copy of the weights (keep.rs), so that the cache may be deleted
 //! ```
 
@@ -14,6 +15,7 @@ mod hash;
 mod held_out;
 mod keep;
 mod replicate;
+mod rounds;
 mod surgery;
 
 use std::path::{Path, PathBuf};
@@ -95,7 +97,10 @@ fn make_all(
             return Ok(made);
         }
     }
-    surgery::make(recipe, watch, stop)
+    match surgery::make(recipe, watch, stop)? {
+        Made::Ready => rounds::make(recipe, watch, stop),
+        stopped @ Made::Stopped { .. } => Ok(stopped),
+    }
 }
 
 /// The path of the policy of `policy.from` or `[weights]`; `None` if neither makes it. `command` is the command that would make
@@ -162,6 +167,8 @@ pub(crate) fn origin(of: StageUse, recipe: &Recipe) -> Result<Origin, RunError> 
 /// The stages that `recipe` needs; writes their hashes into it. `above` lists the stages that are being resolved, as
 /// they are written.
 fn before(recipe: &mut Recipe, above: &mut Vec<StageRecipe>) -> Result<Vec<Stage>, RunError> {
+    // That of a run of a last round begins with the first one again.
+    *recipe = recipe.as_given();
     let mut stages = Vec::new();
     for of in StageUse::of(recipe) {
         let Some(from) = of.made_by(recipe).cloned() else { continue };

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::panels::{Panel, main_panels, other_panels};
-use super::{Report, chart, episodes, heat, rows, standing, tables};
+use super::{Report, chart, episodes, heat, rounds, rows, standing, tables};
 use crate::text::visible;
 
 const STYLE: &str = include_str!("style.css");
@@ -39,7 +39,7 @@ pub(super) fn page(report: &Report) -> String {
         dir(&report.dir),
         standing::line(report),
         facts(&report.facts),
-        tables::results(&report.main) + &further,
+        tables::results(&report.main) + &further + &rounds::rounds(report.rounds.as_ref()),
         rows::results(&report.rows),
         curves(report),
         tables::breakdown(&report.main) + &heat::crossed(&report.main),

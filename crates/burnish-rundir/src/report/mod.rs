@@ -11,11 +11,13 @@ mod episodes;
 mod heat;
 mod html;
 mod panels;
+mod rounds;
 mod rows;
 mod standing;
 mod tables;
 
 pub use chart::tick;
+pub use rounds::{DesignTold, RoundTold, Rounds};
 pub use standing::{Standing, is_finished};
 
 use std::path::Path;
@@ -48,6 +50,8 @@ pub struct Report {
     pub main: Evaluated,
     /// The results of the evaluations of `[[eval.extra]]`.
     pub further: Vec<Evaluated>,
+    /// The rounds before it, if its environment was redesigned.
+    pub rounds: Option<Rounds>,
     /// A few episodes to read.
     pub episodes: Vec<DrawnEpisode>,
     /// Where to look and what to try next, one sentence each.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use burnish_core::{Role, ToolCall};
 use burnish_env::offered::{INSTRUCTIONS, Offered};
 use burnish_env::openenv::{Served, Serving};
+use burnish_env::redesign::Knob;
 use burnish_env::{CATALOGUE, Generator};
 use burnish_recipe::TASKS_MAX;
 use burnish_run::watch::Stop;
@@ -98,7 +99,23 @@ fn show(id: &str, overrides: &[String], count: usize, seed: u64) -> Done {
     for bound in generator.bounds() {
         println!("  {:28} {} to {}  {}", bound.key, bound.min, bound.max, bound.help);
     }
+    show_redesign(&*generator)?;
     show_tasks(&*generator, count, seed)
+}
+
+/// The keys that the environment lets an engineer change between rounds of training.
+fn show_redesign(generator: &dyn Generator) -> Done {
+    let Some(able) = generator.redesign() else { return Ok(()) };
+    let knobs = able.knobs()?;
+    if knobs.is_empty() {
+        return Ok(());
+    }
+    println!("\nkeys that may be redesigned, with the values to choose from:");
+    for Knob { key, menu, min, max, help, .. } in knobs {
+        let menu: Vec<String> = menu.iter().map(f64::to_string).collect();
+        println!("  {key:28} {} ({min} to {max})  {help}", menu.join(", "));
+    }
+    Ok(())
 }
 
 fn serve(arguments: ServeArguments) -> Done {

@@ -12,7 +12,7 @@ use super::doors::Doors;
 use super::play::Asking;
 use crate::command::Commanded;
 use crate::settings::to_value;
-use crate::{Bound, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Redesign, TaskSet};
 
 /// A program that makes tasks and plays them, and asks the policy meanwhile.
 #[derive(Debug)]
@@ -81,5 +81,9 @@ impl Generator for Agents {
 
     fn demonstrations(&self) -> Option<&dyn Demonstrations> {
         self.tasks.demonstrations()
+    }
+
+    fn redesign(&self) -> Option<&dyn Redesign> {
+        self.tasks.redesign()
     }
 }
