@@ -19,7 +19,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/switch.toml"),
     set: &[],
     study: Some("recipes/studies/switch.toml"),
-    results: &[],
+    results: &["docs/results/switch.md"],
     reduces_to: &[
         "GRPO, to the bit, where no answer has a span",
         "imitation of visible thoughts between tags, with `latent.stages = [0, 0]`",
