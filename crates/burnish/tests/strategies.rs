@@ -180,6 +180,9 @@ fn no_selection_reads_the_gold() {
         };
         let (right, garbage) = (turns("right"), turns("garbage"));
         assert_eq!(right.len(), 10);
+        let asked =
+            |arms: &Value| arms.as_array().unwrap().iter().all(|turns| !turns[0]["candidates"].is_null());
+        assert!(right.iter().all(|record| asked(&record["turns"])), "{strategy}");
         assert!(right == garbage, "{strategy}");
     }
 }
@@ -245,4 +248,29 @@ fn a_benchmark_is_played_by_a_strategy() {
     assert!(scratch.read("kept/items.jsonl") == items && scratch.read("kept/summary.json") == found);
     let greedy = [&fixed[..], &["--strategy", "majority"]].concat();
     scratch.burnish(&greedy).fails_with(&["--strategy", "temperature", "8 answers"]);
+}
+
+#[test]
+fn prompts_are_answered_by_a_strategy_as_a_teacher_would() {
+    let scratch = Scratch::new();
+    rows(&scratch, "right", |at| (at + 1).to_string());
+    let fixed =
+        ["generate", STARTER, "--file", "right.jsonl", "--temperature", "1", "--max-tokens", "12", "--json"];
+    let answers = |strategy: &[&str]| -> Vec<Value> {
+        let said = scratch.burnish(&[&fixed[..], strategy].concat()).succeeds().stdout();
+        said.lines().map(parsed).collect()
+    };
+    let (plain, one) = (answers(&[]), answers(&["--strategy", "majority:samples=1"]));
+    assert_eq!(plain.len(), 10);
+    assert_eq!(plain, one, "one candidate is the plain answer, to the bit");
+    let voted = answers(&["--strategy", "majority:samples=6,equality=number"]);
+    assert!(
+        voted != plain
+            && voted == answers(&["--strategy", "majority:samples=6,equality=number", "--batch", "1"])
+    );
+    let refused = |more: &[&str], parts: &[&str]| {
+        scratch.burnish(&[&fixed[..], more].concat()).fails_with(parts);
+    };
+    refused(&["--strategy", "majorty"], &["did you mean `majority`?"]);
+    refused(&["--strategy", "majority", "--logprobs", "2"], &["log-probs"]);
 }

@@ -77,12 +77,16 @@ impl Comparison {
             let over = |other: Arm, before: &[Episode]| {
                 (arm != other).then(|| Change::between(before, episodes, weights, seed)).flatten()
             };
+            let mut summary = Summary::of(tasks, episodes, weights, seed);
+            if samples(arm).any(|(_, sample)| sample.played.tokens.is_none()) {
+                summary.completion_tokens_mean = None;
+            }
             Row {
                 arm,
                 generated: spent.generated,
                 read: spent.read,
                 turns: spent.turns,
-                summary: Summary::of(tasks, episodes, weights, seed),
+                summary,
                 over_plain: over(Arm::Plain, &plain),
                 over_majority: over(Arm::Majority, &majority),
             }
