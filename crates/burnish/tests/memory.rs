@@ -100,3 +100,68 @@ fn what_is_said_agrees_with_the_peak_of_runs() {
     let (said, peak) = grown("wide", &wide);
     assert!((0.85..1.15).contains(&(peak / said)), "weights, gradient and moments: said {said}, peak {peak}");
 }
+
+const GRPO: &str = "
+[policy]
+from = \"recipe.toml\"
+
+[env]
+id = \"countdown\"
+
+[train]
+method = \"grpo\"
+max_steps = 2
+
+[loss]
+beta = 0.1
+
+[optimizer]
+learning_rate = 1e-3
+";
+
+#[test]
+fn models_that_were_not_made_yet_are_counted_and_devices_are_not_asked() {
+    let scratch = Scratch::new();
+    scratch.write("recipe.toml", RECIPE);
+    scratch.write("grpo.toml", GRPO);
+    let told = |more: &[&str]| {
+        let fixed = ["train", "grpo.toml", "--dry-run", "--memory"];
+        let arguments: Vec<&str> = fixed.iter().chain(more).copied().collect();
+        scratch.burnish(&arguments).succeeds().stdout()
+    };
+    let bytes_of = |told: &str, what: &str| {
+        let line = told.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {told}"));
+        line.split_whitespace().next().unwrap().parse::<f64>().unwrap()
+    };
+    let plain = told(&[]);
+    // 4 bytes for each parameter: of the embedding, of four layers, and of the norm at the end.
+    let layer = 2 * 64 + (128 + 2 * 64) * 64 + 64 * 128 + 2 * 32 + 3 * 192 * 64;
+    let expected = f64::from(4 * (512 * 64 + 4 * layer + 64)) / f64::from(1 << 20);
+    for (what, times) in [("the policy, ", 1.0), ("gradient of the policy", 1.0), ("moments of AdamW", 2.0)] {
+        assert!((bytes_of(&plain, what) - times * expected).abs() < 0.06, "{what}: {expected} in {plain}");
+    }
+    assert!((bytes_of(&plain, "the reference, ") - expected).abs() < 0.06, "{plain}");
+
+    let eight = told(&["optimizer.moments=8bit", "critic={}", "advantage={estimator=\"gae\"}"]);
+    assert!(
+        (bytes_of(&eight, "moments of AdamW for the policy") - expected * 65.0 / 128.0).abs() < 0.06,
+        "{eight}"
+    );
+    assert!(eight.contains("the critic, "), "{eight}");
+
+    // There is no such device here.
+    let gpu = told(&["device=cuda:7", "policy.precision=bf16"]);
+    assert!(gpu.starts_with("on cuda:7, at most:"), "{gpu}");
+    let (pass, on_gpu) = ("to go back through its layers", "copy in bf16 of what is trained");
+    assert!((bytes_of(&plain, pass) / bytes_of(&gpu, pass) - 2.0).abs() < 0.02, "{gpu}");
+    assert!((bytes_of(&gpu, on_gpu) - expected / 2.0).abs() < 0.06 && !plain.contains(on_gpu), "{gpu}");
+    assert!(gpu.contains("three quarters"), "{gpu}");
+
+    let lora = "policy.lora={rank=4, alpha=8.0}";
+    let adapter = told(&[lora]);
+    assert!(adapter.contains("of them trained") && !adapter.contains("the reference, "), "{adapter}");
+    assert!(scratch.burnish(&["train", "grpo.toml", "--memory"]).stderr().contains("--dry-run"));
+    scratch
+        .burnish(&["train", "grpo.toml", "--dry-run", "--memory", "policy.from=none.toml"])
+        .fails_with(&["none.toml"]);
+}
