@@ -423,6 +423,10 @@ fn prompts_show_several_whole_attempts() {
     }
     // 150 expected of 300; the standard deviation is about 9.
     assert!((115..185).contains(&right), "{right}");
+    for drafts in [0, 17] {
+        let error = burnish_env::build("chains", &json!({"drafts": drafts})).err().unwrap().to_string();
+        assert!(error.contains("drafts") && error.contains("1 to 16"), "{error}");
+    }
 }
 
 #[test]

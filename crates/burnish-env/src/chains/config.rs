@@ -173,8 +173,11 @@ impl Default for Config {
     }
 }
 
+/// Most attempts that a prompt shows.
+const DRAFTS_MAX: usize = 16;
+
 /// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 19] = [
+const BOUNDS: [(&str, f64, f64, &str); 18] = [
     ("steps.min", 1.0, 8.0, "fewest steps of a chain"),
     ("steps.max", 1.0, 8.0, "most steps of a chain"),
     ("values.min", 1.0, 999.0, "least operand that is stated"),
@@ -193,7 +196,6 @@ const BOUNDS: [(&str, f64, f64, &str); 19] = [
     ("skill_errors", 0.0, 1.0, "share of skills that are wrong"),
     ("skill_shown", 0.0, 1.0, "share of tasks whose prompt has the skill"),
     ("draft_shown", 0.0, 1.0, "share of tasks whose prompt has a draft"),
-    ("drafts", 1.0, 16.0, "attempts that such a prompt shows"),
 ];
 
 /// The bounds of the numeric keys that may be changed.
@@ -208,6 +210,10 @@ impl Config {
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
         check_bounds(&to_value(self)?, &bounds())?;
+        if !(1..=DRAFTS_MAX).contains(&self.drafts) {
+            let problem = format!("must be 1 to {DRAFTS_MAX}, not {}", self.drafts);
+            return Err(config_error("drafts", &problem));
+        }
         let ranges = [
             ("steps", self.steps),
             ("values", self.values),
