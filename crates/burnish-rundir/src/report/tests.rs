@@ -75,6 +75,7 @@ pub(super) fn example() -> Report {
             change: Some(changed(200, 0.3)),
         },
         further: Vec::new(),
+        rounds: None,
         episodes: vec![
             DrawnEpisode {
                 title: "held-out task mapf/12, rollout 0: success, reward 1".into(),
