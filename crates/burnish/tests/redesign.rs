@@ -140,8 +140,12 @@ fn a_loop_that_is_killed_goes_on_at_the_same_point_with_the_same_bits() {
         let redesign = "redesign={engineer=\"failure_guided\", rounds=3}".to_owned();
         let steps = ["train.max_steps=30".to_owned(), "checkpoint.every=3".to_owned()];
         let places = [format!("run.dir={dir}"), format!("run.cache={cache}")];
-        [vec!["train".to_owned(), "grpo.toml".to_owned(), BOARDS.to_owned(), redesign], steps.to_vec(), places.to_vec()]
-            .concat()
+        [
+            vec!["train".to_owned(), "grpo.toml".to_owned(), BOARDS.to_owned(), redesign],
+            steps.to_vec(),
+            places.to_vec(),
+        ]
+        .concat()
     };
     let spawn = |dir: &str, cache: &str| -> Child {
         let arguments = changes(dir, cache);
@@ -220,7 +224,8 @@ fn a_policy_chooses_from_the_menus_and_the_loop_works_on_countdown_too() {
 #[test]
 fn a_recipe_with_rounds_is_a_stage_like_any_other() {
     let scratch = Scratch::with_policy();
-    let loops = String::from_utf8(scratch.read("grpo.toml")).unwrap().replace("max_steps = 6", "max_steps = 2");
+    let loops =
+        String::from_utf8(scratch.read("grpo.toml")).unwrap().replace("max_steps = 6", "max_steps = 2");
     let redesign = "\n[redesign]\nrounds = 2\nengineer = \"monotone\"\n";
     let sizes = "2 = { share = 1.0, hole_ratio = 0.0, wait_ratio = 0.0 }";
     let two = "2 = { share = 0.75, hole_ratio = 0.0, wait_ratio = 0.0 }\n3 = { share = 0.25, hole_ratio = 0.2, \
@@ -233,8 +238,12 @@ fn a_recipe_with_rounds_is_a_stage_like_any_other() {
     assert!(!said.contains("round 1 of 2"), "it is there: {said}");
     assert!(weights(&scratch, "one") == weights(&scratch, "two"));
     // Whatever its rounds train on, they leave out what they hold out themselves, and no more.
-    train(&scratch, &[after, "eval.seed=77", "run.dir=three"])
-        .fails_with(&["policy.from", "loop.toml", "redesigns its environment", "eval.seed"]);
+    train(&scratch, &[after, "eval.seed=77", "run.dir=three"]).fails_with(&[
+        "policy.from",
+        "loop.toml",
+        "redesigns its environment",
+        "eval.seed",
+    ]);
 }
 
 const STUDY: &str = r#"
@@ -260,11 +269,17 @@ set = ["redesign.engineer=monotone"]
 #[test]
 fn a_study_compares_engineers_and_knows_its_runs_again() {
     let scratch = Scratch::with_policy();
-    scratch.write("study.toml", STUDY.replace("\"run.cache=cache\"", &format!("\"run.cache=cache\", {BOARDS:?}")));
+    scratch.write(
+        "study.toml",
+        STUDY.replace("\"run.cache=cache\"", &format!("\"run.cache=cache\", {BOARDS:?}")),
+    );
     scratch.burnish(&["study", "study.toml", "--draft"]).succeeds();
     assert_eq!(rounds(&scratch, "cache", 1).len(), 1, "both arms have the same first round");
     let config = |arm: &str| {
-        Source::read(&scratch.path(&format!("runs/{arm}/seed-7/recipe.toml")), &[]).unwrap().get("env.config").cloned()
+        Source::read(&scratch.path(&format!("runs/{arm}/seed-7/recipe.toml")), &[])
+            .unwrap()
+            .get("env.config")
+            .cloned()
     };
     assert_ne!(config("nobody"), config("harder"));
     assert_eq!(record(&scratch, "runs/harder/seed-7").rounds.len(), 1);
@@ -277,7 +292,10 @@ fn a_study_compares_engineers_and_knows_its_runs_again() {
 fn what_can_not_be_redesigned_is_refused_before_anything_is_made() {
     let scratch = Scratch::with_policy();
     for (redesign, parts) in [
-        ("engineer=\"random\", keys=[\"sizes.9.share\"]", &["redesign.keys", "sizes.9.share", "sizes.3.share"][..]),
+        (
+            "engineer=\"random\", keys=[\"sizes.9.share\"]",
+            &["redesign.keys", "sizes.9.share", "sizes.3.share"][..],
+        ),
         ("engineer=\"endpoint\"", &["redesign.endpoint"]),
         ("engineer=\"nobody\"", &["redesign", "identity"]),
     ] {
