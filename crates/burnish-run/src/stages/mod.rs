@@ -167,8 +167,11 @@ pub(crate) fn origin(of: StageUse, recipe: &Recipe) -> Result<Origin, RunError> 
 /// The stages that `recipe` needs; writes their hashes into it. `above` lists the stages that are being resolved, as
 /// they are written.
 fn before(recipe: &mut Recipe, above: &mut Vec<StageRecipe>) -> Result<Vec<Stage>, RunError> {
-    // That of a run of a last round begins with the first one again.
-    *recipe = recipe.as_given();
+    if recipe.is_last_round() {
+        // It begins with the first round again. Hashes follow the order of keys, which is that of the environment.
+        *recipe = recipe.as_given();
+        recipe.env.config = burnish_env::build(&recipe.env.id, &recipe.env.config)?.config();
+    }
     let mut stages = Vec::new();
     for of in StageUse::of(recipe) {
         let Some(from) = of.made_by(recipe).cloned() else { continue };
