@@ -196,7 +196,7 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
     let reads_failures = redesign.engineer == EngineerKind::FailureGuided;
     holds(
         "redesign.without",
-        !(reads_failures && !redesign.tells(ContextModule::Breakdown)),
+        !reads_failures || redesign.tells(ContextModule::Breakdown),
         "must not name \"breakdown\" with `engineer = \"failure_guided\"`: it is what that rule reads",
     )?;
     check_rule(&redesign.rule, &holds)?;

@@ -102,6 +102,9 @@ fn what_is_said_agrees_with_the_peak_of_runs() {
 }
 
 const GRPO: &str = "
+[run]
+dir = \"run\"
+
 [policy]
 from = \"recipe.toml\"
 

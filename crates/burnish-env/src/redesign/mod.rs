@@ -80,8 +80,8 @@ pub enum Harder {
 impl Knob {
     /// Its value in a configuration, if that has the key.
     pub fn value(&self, config: &Value) -> Option<f64> {
-        let parts = self.key.split('.');
-        parts.fold(Some(config), |table, part| table.and_then(|table| table.get(part)))?.as_f64()
+        let mut parts = self.key.split('.');
+        parts.try_fold(config, |table, part| table.get(part))?.as_f64()
     }
 
     /// The value of its menu that is `places` after the one nearest to `value`, in the direction of `harder`, or before
