@@ -96,3 +96,49 @@ pub(crate) fn asked_only(
         (None, None) => None,
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use burnish_core::{Sampling, Script, StopReason, Told};
+    use burnish_env::rollout::{Overlong, SeedPlace, Spawn};
+    use burnish_recipe::Source;
+    use serde_json::json;
+
+    use super::*;
+    use crate::test_server::{said, serve};
+
+    #[test]
+    fn a_user_plays_by_a_strategy() {
+        // Of three answers to a turn, one differs.
+        let (url, sent) = serve(|at, _| said(if at % 3 == 0 { "no" } else { "yes" }));
+        let text = format!(
+            "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 1\n[env]\nid = \"orders\"\n\
+             [user]\nendpoint = {{ url = \"{url}\", model = \"m\", retries = 0 }}\n\
+             strategy = {{ strategy = \"majority\", config = {{ samples = 3, equality = \"exact\" }} }}\n"
+        );
+        let recipe = Recipe::resolve(&Source::parse("r.toml", &text, &[]).unwrap()).unwrap();
+        let others = Others::of_recipe(&recipe).unwrap();
+        let generator = burnish_env::build("orders", &json!({})).unwrap();
+        let tasks = generator.tasks(1, 1).unwrap().tasks;
+        let seeds = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
+        let spawns = Spawn::of_tasks(&tasks, 1, &Sampling::at(1.0, 8), seeds);
+        let (turns_max, overlong) = (2, Overlong::Drop);
+        let spec =
+            RolloutSpec { generator: &*generator, partners: None, spawns: &spawns, turns_max, overlong };
+        let mut policy = Script::new(|_| Ok(("Which one?".to_owned(), StopReason::EndToken)));
+        let episode = others.play(&mut policy, &spec).unwrap().remove(0);
+        let user: Vec<&str> = episode
+            .record
+            .contacts
+            .iter()
+            .filter_map(|contact| match &contact.answer {
+                Some(Told::Turn(turn)) => Some(turn.message.content.as_str()),
+                _ => None,
+            })
+            .filter(|content| *content != "Which one?")
+            .collect();
+        assert!(!user.is_empty() && user.iter().all(|said| *said == "yes"), "{user:?}");
+        assert_eq!(sent.lock().unwrap().len(), 3 * user.len());
+    }
+}

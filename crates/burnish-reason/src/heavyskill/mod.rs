@@ -244,7 +244,8 @@ impl Heavyskill {
             let showing = Showing { skill: &skill, budget, equality: self.equality, seed };
             let (messages, kept) = showing.show(&question, &drafts);
             let prompt = messages.last().map_or_else(String::new, |message| message.content.clone());
-            let messages = vec![Arc::new(messages); self.deliberations];
+            let shared = Arc::new(messages);
+            let messages = vec![shared; self.deliberations];
             let (role, who, sampling) = (Role::Deliberation, DELIBERATOR, Arc::clone(&sampling));
             let request = Request { role, who, stage: iteration, first: 0, messages, sampling };
             let tokens: usize = kept.iter().map(|kept| kept.tokens).sum();
