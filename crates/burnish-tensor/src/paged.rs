@@ -140,8 +140,9 @@ impl<'p> Tape<'p> {
         );
         let (mut queries, mut unread) = (vec![0; slots.len()], Vec::new());
         for (segment, past) in segments.iter().zip(pasts) {
-            for row in segment.start + past..segment.start + segment.len {
-                queries[row] = unread.len() as u32;
+            let rest = segment.start + past..segment.start + segment.len;
+            for (query, row) in queries[rest.clone()].iter_mut().zip(rest) {
+                *query = unread.len() as u32;
                 unread.push(row as u32);
             }
         }

@@ -43,6 +43,7 @@ learning_rate = 1e-3
 ";
 
 /// What is said to be needed in all, and the peak of a run, in MiB.
+#[expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is right")]
 fn said_and_peak(scratch: &Scratch, name: &str, overrides: &[&str]) -> (f64, f64) {
     let dir = format!("run.dir={name}");
     let arguments: Vec<&str> =
