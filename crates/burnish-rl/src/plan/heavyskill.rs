@@ -12,6 +12,9 @@
 //!
 //! **Reduces to.** GRPO without a plan, for `drafts = 0`, to the bit.
 //!
+//! **Differs from the paper.** Drafts are sampled as the group's answers are, by the rollout's settings, without the paper's
+//! `top_p` of 0.95 and `top_k` of 10.
+//!
 //! **Reconstructed.** That the drafts are those of the policy at that step (the notes leave open whether prompts are made
 //! before training), and the wording of the skill file.
 //!
