@@ -41,12 +41,11 @@ impl SamplingNeed {
         let each = pages_of(context) * shape.bytes() + shape.state.bytes();
         let bound = limits.cache_bytes.unwrap_or(if is_gpu { usize::MAX } else { Limits::CACHE_BYTES });
         let prompt_rows = limits.prefill_tokens_max.max(context).min(open.saturating_mul(context));
-        let inner = 3 * config.hidden_size + 3 * config.intermediate_size;
         let logits = 4 * open * config.vocab_size;
         SamplingNeed {
             cache: open.saturating_mul(each).min(bound),
             packed: if is_gpu { 0 } else { Prepacked::bytes_of(outline.precision, outline.maps()) },
-            pass: (value_bytes * prompt_rows * inner).max(logits),
+            pass: (value_bytes * prompt_rows * outline.passing()).max(logits),
         }
     }
 

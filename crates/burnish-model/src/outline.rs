@@ -117,6 +117,12 @@ impl Outline {
         self.decoder.kept().collect()
     }
 
+    /// Numbers per row that a pass which keeps nothing holds at most, within a layer: its input, the sum so far, a norm, and
+    /// the gate, what it gates and their product.
+    pub fn passing(&self) -> usize {
+        3 * self.config.hidden_size + 3 * self.config.intermediate_size
+    }
+
     /// Elements of the matrix of each linear map, the head's last.
     pub fn maps(&self) -> Vec<usize> {
         self.decoder.clone().linear_maps().map(|(_, weight)| weight.base.len()).collect()

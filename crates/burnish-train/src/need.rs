@@ -106,9 +106,5 @@ fn head_bytes(outline: &Outline, rows: usize, place: Place) -> usize {
 
 /// Bytes that scoring takes: a forward pass of `rows` rows that keeps nothing, with its logits.
 pub fn scoring_need(outline: &Outline, rows: usize, place: Place) -> usize {
-    let config = &outline.config;
-    let value = place.value_bytes(outline.precision);
-    // Within a layer: its input, the sum so far, a norm, and the widest it makes at once.
-    let inner = 3 * config.hidden_size + 3 * config.intermediate_size;
-    value * rows * inner + head_bytes(outline, rows, place)
+    place.value_bytes(outline.precision) * rows * outline.passing() + head_bytes(outline, rows, place)
 }
