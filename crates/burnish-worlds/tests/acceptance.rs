@@ -1,0 +1,148 @@
+//! The worlds that come with burnish pass the acceptance tests, and broken ones don't.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is right")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use burnish_worlds::World;
+use burnish_worlds::accept::{Check, complaints};
+use burnish_worlds::graph::{Graph, LIKENESS};
+
+/// Every world in the folder, those that are not built in among them.
+fn all() -> Vec<World> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("worlds");
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let read = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap();
+        World::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    paths.iter().map(|path| read(path)).collect()
+}
+
+#[test]
+fn every_world_in_the_folder_is_accepted() {
+    let mut wrong = String::new();
+    for world in all() {
+        for complaint in complaints(&world) {
+            wrong += &format!("{}: {complaint}\n", world.name);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn tools_have_names_of_their_own_and_internal_parameters_can_be_had() {
+    let worlds = all();
+    let graph = Graph::new(&worlds, LIKENESS);
+    let names: BTreeSet<&str> = graph.nodes().iter().map(|node| node.tool.name.as_str()).collect();
+    assert_eq!(names.len(), graph.nodes().len());
+    for (at, node) in graph.nodes().iter().enumerate() {
+        for (parameter, it) in node.tool.parameters.iter().enumerate() {
+            let is_had =
+                it.source != burnish_worlds::Source::Internal || !graph.producers(at, parameter).is_empty();
+            assert!(is_had, "no tool gives `{}` of `{}`", it.name, node.tool.name);
+        }
+    }
+}
+
+/// A world with one thing changed, and which acceptance tests it then fails.
+fn broken(from: &str, to: &str) -> BTreeSet<Check> {
+    let text = include_str!("small.toml");
+    assert_eq!(text.matches(from).count(), 1, "{from}");
+    let world = World::parse(&text.replace(from, to)).unwrap();
+    complaints(&world).into_iter().map(|complaint| complaint.check).collect()
+}
+
+#[test]
+fn each_acceptance_test_finds_what_it_is_for() {
+    let world = World::parse(include_str!("small.toml")).unwrap();
+    assert_eq!(complaints(&world), []);
+
+    let only = |check| BTreeSet::from([check]);
+    // A parameter that nothing reads; words that leave one out; a tool without a test that fails.
+    let draw = "about = \"How much\", draw = [1, 50] }";
+    let note = "note = { type = \"string\", about = \"A note\", draw = [\"a\"], optional = true }";
+    assert_eq!(broken(draw, &format!("{draw}\n{note}")), only(Check::Interface));
+    assert_eq!(
+        broken("error = \"nobody has an account of this name\"", "result = { account_id = \"A1\" }"),
+        { BTreeSet::from([Check::Interface, Check::Results]) }
+    );
+    // More than the type of the column allows, which the tool does not foresee.
+    assert_eq!(
+        broken(
+            "balance = { type = \"integer\", draw = [0, 100] }",
+            "balance = { type = \"integer\", draw = [0, 100], max = 120 }"
+        ),
+        { only(Check::Executes) }
+    );
+    // A result that is wrong, with the right change.
+    assert_eq!(
+        broken("value = \"account.balance\"", "value = \"account.balance + 1\""),
+        only(Check::Results)
+    );
+    // A change that is wrong, with the right result; and one too many.
+    assert_eq!(
+        broken("changed = { \"accounts.A1.balance\" = 15 }", "changed = { \"accounts.A1.balance\" = 16 }"),
+        { only(Check::Transitions) }
+    );
+    assert_eq!(
+        broken(
+            "{ set = \"account.balance\", to = \"account.balance + $amount\" },",
+            "{ set = \"account.balance\", to = \"account.balance + $amount\" }, { set = \"account.owner\", to = \"'Eve'\" },"
+        ),
+        { only(Check::Transitions) }
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_when_it_is_read() {
+    let text = include_str!("small.toml");
+    for (from, to, said) in [
+        ("owner == $owner", "owner == $name", "tool `find_account`: step 1: there is no parameter `name`"),
+        (
+            "owner == $owner",
+            "town == $owner",
+            "tool `find_account`: step 1: there is no column and no number `town` here",
+        ),
+        (
+            "owner == $owner",
+            "balance == $owner",
+            "tool `find_account`: step 1: `==` between a integer and a string",
+        ),
+        (
+            "\"account.balance + $amount\"",
+            "\"'much'\"",
+            "tool `deposit`: step 2: `'much'` is of type string, not integer",
+        ),
+        (
+            "otherwise = \"nobody has an account of this name\"",
+            "to = \"1\"",
+            "tool `find_account`: step 1: `to` has no meaning beside `find`",
+        ),
+        (
+            "A1 = { owner = \"Ann\", balance = 10 }",
+            "A1 = { owner = \"Ann\" }",
+            "fixture: `accounts.A1.balance` has no value",
+        ),
+        (
+            "A1 = { owner = \"Ann\", balance = 10 }",
+            "X = { owner = \"Ann\", balance = 10 }",
+            "fixture: `accounts.X`: keys of `accounts` are `A`",
+        ),
+        ("tool = \"deposit\"\n", "tool = \"deposits\"\n", "there is no such tool"),
+        (
+            "from = \"accounts.owner\"",
+            "from = \"accounts.name\"",
+            "`from` names `accounts.name`, which is no column",
+        ),
+        ("prefix = \"A\"", "prefix = \"A1\"", "table `accounts`: `prefix` is `A1`"),
+        ("rows = [2, 3]", "rows = [3, 2]", "table `accounts`: `rows` is [3, 2]"),
+        ("about = \"A till.\"", "abuot = \"A till.\"", "unknown field `abuot`"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = World::parse(&text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(said), "{to}: {error}");
+    }
+}
