@@ -2,7 +2,7 @@
 
 use crate::{
     EnvError, Generator, accounts, associative, chains, command, countdown, household, mapf, openenv, orders,
-    programs, recall, rows, scenes, tables, timed_facts, timeqa,
+    programs, recall, rows, scenes, tables, timed_facts, timeqa, worlds,
 };
 
 /// One kind of environment.
@@ -41,6 +41,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &tables::KIND,
     &timed_facts::KIND,
     &timeqa::KIND,
+    &worlds::KIND,
 ];
 
 /// The kind called `id`.
@@ -100,7 +101,8 @@ mod tests {
                 "recall",
                 "scenes",
                 "tables",
-                "timed_facts"
+                "timed_facts",
+                "worlds"
             ]
         );
     }

@@ -38,6 +38,7 @@ pub mod tables;
 pub mod timed_facts;
 pub mod timeqa;
 pub mod tools;
+pub mod worlds;
 
 use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, TurnOutput, Verdict};
 use serde::{Deserialize, Serialize};

@@ -1,25 +1,14 @@
 //! The worlds that come with burnish pass the acceptance tests, and broken ones don't.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is right")]
+#![expect(clippy::unwrap_used, reason = "a test says what is right")]
+
+mod common;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 use burnish_worlds::World;
 use burnish_worlds::accept::{Check, complaints};
 use burnish_worlds::graph::{Graph, LIKENESS};
-
-/// Every world in the folder, those that are not built in among them.
-fn all() -> Vec<World> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("worlds");
-    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    let read = |path: &Path| {
-        let text = fs::read_to_string(path).unwrap();
-        World::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-    };
-    paths.iter().map(|path| read(path)).collect()
-}
+use common::all;
 
 #[test]
 fn every_world_in_the_folder_is_accepted() {
