@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::expr::{Expr, equal};
 use crate::file::Test;
+use crate::graph::{Graph, LIKENESS};
 use crate::query::braces;
 use crate::state::State;
 use crate::step::Failure;
@@ -63,9 +64,16 @@ const CALLS: u64 = 4;
 /// Why `world` is not accepted; nothing, if it is.
 pub fn complaints(world: &World) -> Vec<Complaint> {
     let mut all = Vec::new();
-    for tool in &world.tools {
+    let graph = Graph::new(std::slice::from_ref(world), LIKENESS);
+    for (at, tool) in world.tools.iter().enumerate() {
         let mut complain = |check, problem| all.push(Complaint { check, tool: tool.name.clone(), problem });
         interface(world, tool, &mut complain);
+        for (parameter, it) in tool.parameters.iter().enumerate() {
+            if it.source == Source::Internal && graph.producers(at, parameter).is_empty() {
+                let problem = format!("no tool returns what its internal parameter `{}` takes", it.name);
+                complain(Check::Interface, problem);
+            }
+        }
         for test in world.tests.iter().filter(|test| test.tool == tool.name) {
             outcome(world, tool, test, &mut complain);
         }

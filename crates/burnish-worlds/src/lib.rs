@@ -1,7 +1,7 @@
 //! Tool worlds as files: environments for agents that call tools (EnvFactory, arXiv:2605.18703).
 //!
 //! A [`World`] is one TOML file: a typed state, tools that are transactions on it, and tests (`docs/environments/worlds.md`
-//! says how it is written). Nothing in it is a program, so a file that a model wrote can be run without a sandbox, and much
+//! shows one; `FORMAT.md` says how it is written). Nothing in it is a program, so a file that a model wrote can be run without a sandbox, and much
 //! of what would be wrong with it is found by reading it. The rest is found by four acceptance tests ([`accept`]).
 //!
 //! ```text
@@ -10,6 +10,7 @@
 //! ```
 
 pub mod accept;
+pub mod builder;
 mod builtin;
 pub mod chain;
 mod expr;

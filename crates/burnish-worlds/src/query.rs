@@ -67,8 +67,9 @@ pub fn words(
         text.replace_range(..1, &first);
     }
     text.push('.');
-    let goals = turn.clone().next().map_or(&[][..], |at| &graph.nodes()[calls[at].tool].world.goals);
-    if refinement.goal && !goals.is_empty() {
+    // A motive is said once, before anything else.
+    let goals = calls.first().map_or(&[][..], |call| &graph.nodes()[call.tool].world.goals);
+    if refinement.goal && turn.start == 0 && !goals.is_empty() {
         text = format!("{} {text}", goals[stream.index(goals.len())]);
     }
     text
@@ -142,17 +143,19 @@ impl Speaker<'_> {
     fn reference(&self, maker: usize, output: usize, mentioned: Option<usize>) -> String {
         let tool = self.graph.nodes()[self.calls[maker].tool].tool;
         let name = tool.returns[output].name.replace('_', " ");
-        let is_identifier = name.ends_with(" id");
-        if self.refinement.implicit && is_identifier && mentioned == Some(maker) {
+        let identified = name.strip_suffix(" id").filter(|_| self.refinement.implicit);
+        // What a tool returns first is what its noun names.
+        if identified.is_some() && output == 0 && mentioned == Some(maker) {
             return "it".to_owned();
         }
         let noun = match &tool.noun {
             Some(noun) => self.fill(noun, maker, None),
             None => format!("what you did to {}", self.fill(&tool.ask, maker, None)),
         };
-        match is_identifier && self.refinement.implicit {
-            true => noun,
-            false => format!("the {name} of {noun}"),
+        match identified {
+            Some(_) if output == 0 => noun,
+            Some(other) => format!("the {other} of {noun}"),
+            None => format!("the {name} of {noun}"),
         }
     }
 }

@@ -36,6 +36,12 @@ fn tools_have_names_of_their_own_and_internal_parameters_can_be_had() {
     }
 }
 
+#[test]
+fn the_example_that_explains_the_format_is_accepted() {
+    let text = include_str!("../FORMAT.md").split("```toml").nth(1).unwrap().split("```").next().unwrap();
+    assert_eq!(complaints(&World::parse(text).unwrap()), []);
+}
+
 /// A world with one thing changed, and which acceptance tests it then fails.
 fn broken(from: &str, to: &str) -> BTreeSet<Check> {
     let text = include_str!("small.toml");
@@ -58,6 +64,10 @@ fn each_acceptance_test_finds_what_it_is_for() {
         broken("error = \"nobody has an account of this name\"", "result = { account_id = \"A1\" }"),
         { BTreeSet::from([Check::Interface, Check::Results]) }
     );
+    // An identifier that nothing returns.
+    assert_eq!(broken("account_id = { value", "number_of_it = { value"), {
+        BTreeSet::from([Check::Interface, Check::Results])
+    });
     // More than the type of the column allows, which the tool does not foresee.
     assert_eq!(
         broken(
@@ -89,16 +99,16 @@ fn each_acceptance_test_finds_what_it_is_for() {
 fn what_makes_no_sense_is_refused_when_it_is_read() {
     let text = include_str!("small.toml");
     for (from, to, said) in [
-        ("owner == $owner", "owner == $name", "tool `find_account`: step 1: there is no parameter `name`"),
+        ("owner == $owner", "owner == $name", "tool `find_till`: step 1: there is no parameter `name`"),
         (
             "owner == $owner",
             "town == $owner",
-            "tool `find_account`: step 1: there is no column and no number `town` here",
+            "tool `find_till`: step 1: there is no column and no number `town` here",
         ),
         (
             "owner == $owner",
             "balance == $owner",
-            "tool `find_account`: step 1: `==` between a integer and a string",
+            "tool `find_till`: step 1: `==` between a integer and a string",
         ),
         (
             "\"account.balance + $amount\"",
@@ -108,7 +118,7 @@ fn what_makes_no_sense_is_refused_when_it_is_read() {
         (
             "otherwise = \"nobody has an account of this name\"",
             "to = \"1\"",
-            "tool `find_account`: step 1: `to` has no meaning beside `find`",
+            "tool `find_till`: step 1: `to` has no meaning beside `find`",
         ),
         (
             "A1 = { owner = \"Ann\", balance = 10 }",

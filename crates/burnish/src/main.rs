@@ -70,6 +70,9 @@ enum Command {
     /// List and show the environments.
     #[command(subcommand)]
     Env(commands::env::Command),
+    /// Check worlds of tools, or let a model write one.
+    #[command(subcommand)]
+    World(commands::world::Command),
     /// Inspect data files, and compare training data with evaluation data.
     #[command(subcommand)]
     Data(commands::data::Command),
@@ -126,6 +129,7 @@ fn run(command: Command) -> commands::Done {
         Command::Merge(arguments) => commands::merge::run(arguments),
         Command::Methods(arguments) => commands::methods::run(arguments),
         Command::Env(command) => commands::env::run(command),
+        Command::World(command) => commands::world::run(command),
         Command::Data(command) => commands::data::run(command),
         Command::Probe(arguments) => commands::probe::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(arguments),

@@ -100,6 +100,7 @@ fn environments_are_listed_and_shown_with_their_acceptance() {
         "tables",
         "timed_facts",
         "timeqa",
+        "worlds",
     ] {
         assert!(list.contains(id), "{list}");
     }

@@ -181,7 +181,7 @@ fn read(name: &str) -> Result<World, String> {
     let world = World::parse(&text).map_err(|error| format!("{name}: {error}"))?;
     match complaints(&world).first() {
         Some(complaint) => Err(format!(
-            "{name}: the world is not accepted: {complaint} (`burnish env worlds {name}` lists all)"
+            "{name}: the world is not accepted: {complaint} (`burnish world check {name}` lists all)"
         )),
         None => Ok(world),
     }

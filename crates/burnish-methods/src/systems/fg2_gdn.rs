@@ -18,7 +18,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/associative.toml"),
     set: &[],
     study: Some("recipes/studies/fg2-gdn.toml"),
-    results: &["docs/results/fg2-gdn.md"],
+    results: &["docs/results/fg2-gdn.md", "docs/results/fg2-gdn-parts.md"],
     reduces_to: &[
         "`fg2_gdn`, for the same rates of erasing and writing, to the bit",
         "`kda`, for rates that are equal in all channels",

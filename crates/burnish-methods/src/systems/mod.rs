@@ -9,6 +9,7 @@ mod daid;
 mod dereason;
 mod dgg;
 mod dgpo;
+mod env_factory;
 mod fapo;
 mod fg2_gdn;
 mod heavyskill;
@@ -37,6 +38,7 @@ pub const SYSTEMS: &[System] = &[
     dereason::SYSTEM,
     dgg::SYSTEM,
     dgpo::SYSTEM,
+    env_factory::SYSTEM,
     fapo::SYSTEM,
     fg2_gdn::SYSTEM,
     heavyskill::SYSTEM,

@@ -24,6 +24,7 @@ pub(crate) mod study;
 pub(crate) mod train;
 pub(crate) mod verify;
 pub(crate) mod weights;
+pub(crate) mod world;
 
 /// Parses a number of things, of which at least one is needed.
 pub(crate) fn at_least_one(text: &str) -> Result<usize, &'static str> {
