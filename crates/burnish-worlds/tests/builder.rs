@@ -32,7 +32,7 @@ fn fenced(text: &str) -> String {
 fn broken_proposals_are_told_what_is_wrong_until_one_is_right() {
     let wrong_result = GOOD.replace("result = { balance = 15 }", "result = { balance = 16 }");
     let wrong_change = GOOD.replace("{ \"accounts.A1.balance\" = 15 }", "{ \"accounts.A1.balance\" = 17 }");
-    let taken = GOOD.replace("\"deposit\"", "\"pay_owner\"");
+    let taken = GOOD.replace("\"deposit\"", "\"deposit_money\"");
     let answers = [
         "I can't do that.".to_owned(),
         fenced("name = 3"),
@@ -47,7 +47,7 @@ fn broken_proposals_are_told_what_is_wrong_until_one_is_right() {
     assert!(first[1].contains("invalid type: integer `3`"), "{}", first[1]);
     assert!(first[2].starts_with("results: `deposit`:"), "{}", first[2]);
     assert!(first[3].starts_with("transitions: `deposit`:"), "{}", first[3]);
-    assert_eq!(first[4], "interface: `pay_owner`: the world `bank` has a tool of this name");
+    assert_eq!(first[4], "interface: `deposit_money`: the world `bank` has a tool of this name");
     assert_eq!(rejected.len(), 5);
     // Each is asked again with its own proposal and what was wrong with it, and the format.
     for (at, conversation) in told.iter().enumerate().skip(1) {
