@@ -26,6 +26,7 @@ mod script;
 pub mod settings;
 mod streaming;
 mod task;
+mod thoughts;
 mod trace;
 mod verdict;
 
@@ -44,5 +45,6 @@ pub use sampling_options::SamplingOptions;
 pub use script::{Said, Script};
 pub use streaming::{Partial, Streaming};
 pub use task::{Task, TaskId};
+pub use thoughts::{ThoughtControl, Thoughts};
 pub use trace::{Branch, LatentStep, Node, NodeId, Sampled, Source, StopReason, Trace, TraceError};
 pub use verdict::{RECOVERED, Validity, Verdict};

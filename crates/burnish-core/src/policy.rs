@@ -160,6 +160,7 @@ impl Abilities {
             ),
             (sampling.grammar.is_some(), self.filters, "hold its answer to a grammar (`grammar`)"),
             (sampling.contrast.is_some(), self.filters, "be looked into (`contrast`)"),
+            (sampling.thoughts.is_some(), self.filters, "have its thoughts controlled (`thoughts`)"),
             (is_latent, self.filters, "go on in latent steps (`latent`)"),
             (sampling.logprobs.is_some(), self.logprobs, "report log-probs (`logprobs`)"),
             (sampling.denoising_steps.is_some(), self.denoising, "answer in steps (`denoising_steps`)"),

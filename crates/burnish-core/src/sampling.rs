@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Contrast, Latent};
+use crate::{Contrast, Latent, Thoughts};
 
 /// Largest value of [`Sampling::logprobs`].
 pub const LOGPROBS_MAX: usize = 1000;
 
 /// How tokens are chosen, and when an answer ends.
 ///
-/// The logits are treated in this order before a token is chosen: `contrast`, forbidden ids (`min_tokens`, `grammar`),
+/// The logits are treated in this order before a token is chosen: `contrast`, `thoughts`, forbidden ids (`min_tokens`, `grammar`),
 /// penalties, temperature, `top_k`, `top_p`, `min_p`. The penalties are vLLM's, the filters those of `transformers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,6 +62,9 @@ pub struct Sampling {
     /// Sets the logits against those of earlier layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contrast: Option<Contrast>,
+    /// Controls the thoughts of an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thoughts: Option<Thoughts>,
     /// Of a model of masked diffusion: the steps in which an answer of `tokens_max` masks becomes known. `None` takes one
     /// for each token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,6 +109,7 @@ impl Sampling {
             logprobs: None,
             grammar: None,
             contrast: None,
+            thoughts: None,
             denoising_steps: None,
             latent: None,
         }
@@ -143,6 +147,7 @@ impl Sampling {
             ("min_tokens", self.min_tokens > 0, "0 in a rollout that is trained on"),
             ("grammar", self.grammar.is_some(), "left out in a rollout that is trained on"),
             ("contrast", self.contrast.is_some(), "left out in a rollout that is trained on"),
+            ("thoughts", self.thoughts.is_some(), "left out in a rollout that is trained on"),
         ];
         match off_policy.into_iter().find(|&(_, is_off_policy, _)| is_off_policy) {
             Some((field, _, range)) => Err(SamplingError { field, range }),
@@ -182,12 +187,24 @@ impl Sampling {
                 ("logprobs", self.logprobs.is_some()),
                 ("grammar", self.grammar.is_some()),
                 ("contrast", self.contrast.is_some()),
+                ("thoughts", self.thoughts.is_some()),
             ];
             if let Some((field, _)) = beside.into_iter().find(|&(_, is_there)| is_there) {
                 return Err(SamplingError { field, range: "left out beside latent steps (`latent`)" });
             }
         }
         self.latent.as_ref().map_or(Ok(()), Latent::check)?;
+        if self.thoughts.is_some() {
+            // What a control puts has no rank among choices, and need not be in a language.
+            let beside = [("logprobs", self.logprobs.is_some()), ("grammar", self.grammar.is_some())];
+            if let Some((field, _)) = beside.into_iter().find(|&(_, is_there)| is_there) {
+                return Err(SamplingError {
+                    field,
+                    range: "left out beside controls of thoughts (`thoughts`)",
+                });
+            }
+        }
+        self.thoughts.as_ref().map_or(Ok(()), Thoughts::check)?;
         self.contrast.as_ref().map_or(Ok(()), Contrast::check)
     }
 }

@@ -67,8 +67,8 @@ pub(crate) struct Answer {
 struct Latents {
     /// How they go, if a control decides on them.
     rule: Option<Latent>,
-    /// Whose each sampled token is; kept only with a rule.
-    sources: Vec<Source>,
+    /// Whose each token of the answer is; kept with a rule, and from the first token on that a control put.
+    sources: Option<Vec<Source>>,
     /// Where among the ids they read a hidden state, and what they read, one row after the other.
     at: Vec<usize>,
     inputs: Vec<f32>,
@@ -141,7 +141,7 @@ impl Answer {
             is_put: false,
             probed: None,
             looker,
-            latents: Latents { rule, ..Latents::default() },
+            latents: Latents { sources: rule.as_ref().map(|_| Vec::new()), rule, ..Latents::default() },
         }
     }
 
@@ -355,8 +355,15 @@ impl Answer {
             None => debug_assert_eq!(choice.sampled_logprob, choice.model_logprob),
         }
         self.details.extend(details);
-        if self.latents.rule.is_some() {
-            self.latents.sources.push(source);
+        let before = self.sampled() - 1;
+        match &mut self.latents.sources {
+            Some(sources) => sources.push(source),
+            None if source != Source::Policy => {
+                let mut sources = vec![Source::Policy; before];
+                sources.push(source);
+                self.latents.sources = Some(sources);
+            }
+            None => {}
         }
         if let Some(seen) = &mut self.seen {
             seen.push(choice.id);
@@ -385,10 +392,10 @@ impl Answer {
 
     /// Returns the answer as it is.
     pub(crate) fn end(&mut self, stop: StopReason, text: Option<String>) -> Generated {
-        let Latents { rule, sources, inputs, .. } = std::mem::take(&mut self.latents);
+        let Latents { sources, inputs, .. } = std::mem::take(&mut self.latents);
         Generated {
             ids: self.ids.split_off(self.given),
-            sources: rule.map(|_| sources),
+            sources,
             latents: inputs,
             model_logprobs: std::mem::take(&mut self.model_logprobs),
             sampled_logprobs: self.sampled_logprobs.take(),

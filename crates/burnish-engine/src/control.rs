@@ -108,6 +108,8 @@ pub struct Probed {
     pub ids: Vec<u32>,
     /// Their log-probs, as [`Choice::model_logprob`](crate::Choice::model_logprob).
     pub model_logprobs: Vec<f32>,
+    /// The entropies in nats of the distributions that they were chosen from, at temperature 1.
+    pub entropies: Vec<f32>,
     /// If another prompt was read: the logits `[V]` of the first of them.
     pub logits: Vec<f32>,
 }

@@ -27,6 +27,7 @@ mod request;
 mod sampler;
 mod state;
 mod text;
+mod thoughts;
 mod top;
 mod tree;
 mod waves;

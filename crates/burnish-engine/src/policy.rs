@@ -7,11 +7,11 @@ use burnish_core::{Abilities, Answered, Grammar, Policy, PolicyError, Sampling, 
 use burnish_model::{Chat, Generated, Model};
 use burnish_tensor::Visibility;
 
-use crate::contrast;
 use crate::control::Control;
 use crate::grammar::{GrammarError, Grammars, Held};
 use crate::latent::{LatentIds, LatentSteps};
 use crate::{Denoiser, Ended, EngineError, Limits, Request, RequestId, Sampler, Stats};
+use crate::{contrast, thoughts};
 use streaming::Reader;
 
 /// A model in this process, used through its chat format: an open batch over one snapshot of its weights.
@@ -30,6 +30,8 @@ pub struct LocalPolicy {
     grammars: Option<Grammars>,
     /// The grammar of the last such turn, and its control before the first token.
     held: Option<(Grammar, Held)>,
+    /// Ids of words that controls of thoughts act on.
+    words: thoughts::Words,
     asked: BTreeMap<RequestId, Asked>,
     over: Vec<Answered>,
     submitted: u64,
@@ -118,6 +120,7 @@ impl LocalPolicy {
             answering: None,
             grammars: None,
             held: None,
+            words: thoughts::Words::default(),
             asked: BTreeMap::new(),
             over: Vec::new(),
             submitted: 0,
@@ -139,7 +142,7 @@ impl LocalPolicy {
     fn begin(&mut self, turn: &Turn) -> Result<(RequestId, Trace), PolicyError> {
         self.abilities().check(turn)?;
         let (trace, request) = self.read(turn)?;
-        let controls = self.controls(&turn.sampling, &request.prompt)?;
+        let controls = self.controls(&turn.sampling, &request.prompt, turn.seed)?;
         let failed = |error: EngineError| PolicyError::Failed(error.to_string());
         let answering = match self.answering.take() {
             Some(answering) => answering,
@@ -165,6 +168,7 @@ impl LocalPolicy {
         &mut self,
         sampling: &Sampling,
         prompt: &[u32],
+        seed: u64,
     ) -> Result<Vec<Box<dyn Control>>, PolicyError> {
         let failed = |problem: String| PolicyError::Failed(format!("sampling.contrast: {problem}"));
         let contrast = sampling.contrast.as_ref();
@@ -176,7 +180,14 @@ impl LocalPolicy {
             Ok(Box::new(LatentSteps { rule: rule.clone(), ids }))
         });
         let latent = latent.transpose()?;
-        Ok(contrast.into_iter().chain(latent).chain(self.held(sampling)?).collect())
+        let controlled = sampling.thoughts.as_ref().map(|thoughts| {
+            let failed = |problem: String| PolicyError::Failed(format!("sampling.thoughts: {problem}"));
+            let (end_ids, tokenizer) = (&self.end_ids, &self.chat.tokenizer);
+            thoughts::control(thoughts, prompt, seed, end_ids, tokenizer, &mut self.words).map_err(failed)
+        });
+        let controlled = controlled.transpose()?.flatten();
+        let held = self.held(sampling)?;
+        Ok(contrast.into_iter().chain(latent).chain(controlled).chain(held).collect())
     }
 
     /// The control that holds an answer to its grammar, if it has one.

@@ -1,6 +1,6 @@
 //! The evaluations of a recipe: the main one and the extra ones.
 
-use burnish_core::{Contrast, Sampling};
+use burnish_core::{Contrast, Sampling, Thoughts};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -35,6 +35,9 @@ pub struct ExtraEvaluation {
     /// As `eval.contrast`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contrast: Option<Contrast>,
+    /// As `eval.thoughts`; without controls there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thoughts: Option<Thoughts>,
     /// As `eval.denoising_steps`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denoising_steps: Option<usize>,
@@ -101,6 +104,7 @@ impl Recipe {
                 temperature: extra.temperature.unwrap_or(main.sampling.temperature),
                 tokens_max: extra.tokens_max.unwrap_or(main.sampling.tokens_max),
                 contrast: extra.contrast.clone().or_else(|| main.sampling.contrast.clone()),
+                thoughts: extra.thoughts.clone().or_else(|| main.sampling.thoughts.clone()),
                 denoising_steps: extra.denoising_steps.or(main.sampling.denoising_steps),
                 ..main.sampling
             },
@@ -137,6 +141,9 @@ pub(super) fn check(extra: &[ExtraEvaluation], source: &Source) -> Result<(), Re
         }
         if section.temperature.is_some_and(|temperature| !(temperature >= 0.0 && temperature.is_finite())) {
             return refused("temperature", "must be 0 (greedy) or more");
+        }
+        if let Some(Err(problem)) = section.thoughts.as_ref().map(Thoughts::check) {
+            return refused("thoughts", &format!("must be {}", problem.range));
         }
         if let Some(Err(problem)) = section.contrast.as_ref().map(Contrast::check) {
             return refused("contrast", &format!("must be {}", problem.range));

@@ -1,6 +1,6 @@
 //! How episodes are sampled, in training and in evaluation.
 
-use burnish_core::{Contrast, Grammar, Sampling};
+use burnish_core::{Contrast, Grammar, Sampling, Thoughts};
 use burnish_engine::Limits;
 use burnish_env::rollout::Overlong;
 use serde::{Deserialize, Serialize};
@@ -147,6 +147,9 @@ pub struct EvalSection {
     /// `{ dola = {} }`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contrast: Option<Contrast>,
+    /// Controls the thoughts of answers: `{ controls = [{ budget = { most = 200 } }] }`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thoughts: Option<Thoughts>,
     /// Of a model of masked diffusion: the steps in which an answer of `rollout.tokens_max` masks becomes known; one for
     /// each token where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,6 +185,7 @@ impl Default for EvalSection {
             frequency_penalty: 0.0,
             grammar: None,
             contrast: None,
+            thoughts: None,
             denoising_steps: None,
             draft: false,
             cycle: false,
@@ -206,6 +210,7 @@ impl EvalSection {
             frequency_penalty: self.frequency_penalty,
             grammar: self.grammar.clone(),
             contrast: self.contrast.clone(),
+            thoughts: self.thoughts.clone(),
             denoising_steps: self.denoising_steps,
             ..Sampling::at(self.temperature, rollout.tokens_max)
         }

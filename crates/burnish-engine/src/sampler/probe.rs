@@ -1,7 +1,7 @@
 //! Probes: the model's answer to a question beside an answer, which continues without it.
 
 use burnish_core::Sampling;
-use burnish_tensor::Workers;
+use burnish_tensor::{Vocab, Workers};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,6 +11,19 @@ use crate::answer::Next;
 use crate::cache::Cache;
 use crate::control::{Probe, Probed};
 use crate::{Chooser, EngineError, Generated};
+
+/// The entropy of softmax(logits) over the ids that exist, in nats.
+fn entropy(logits: &[f32], vocab: &Vocab) -> f32 {
+    let known =
+        || (0u32..).zip(logits).filter(|(id, _)| vocab.contains(*id)).map(|(_, logit)| f64::from(*logit));
+    let max = known().fold(f64::NEG_INFINITY, f64::max);
+    // H = ln Σ e^x - Σ x e^x / Σ e^x, with x below 0.
+    let (total, weighted) = known().map(|logit| logit - max).fold((0.0, 0.0), |(total, weighted), x| {
+        let weight = x.exp();
+        (total + weight, if weight > 0.0 { weighted + x * weight } else { weighted })
+    });
+    (total.ln() - weighted / total) as f32
+}
 
 impl Sampler {
     /// Answers a probe of `asking`, which stays as it is. A failure concerns that sequence only, unless a GPU fails.
@@ -39,7 +52,7 @@ impl Sampler {
             cache.copy(&asking.cache);
         }
         let mut sides = vec![Sequence { answer: side, cache }];
-        let mut first = Vec::new();
+        let (mut first, mut entropies) = (Vec::new(), Vec::new());
         loop {
             let (_, logits) = self.forward(&mut sides, Workers::Pool);
             let logits = self.readback.read(&logits)?;
@@ -50,6 +63,7 @@ impl Sampler {
             let next = side.answer.next(logits, self.model.vocab(), chooser);
             if let Next::Token(..) = next {
                 self.stats.probe_tokens += 1;
+                entropies.push(entropy(logits, self.model.vocab()));
             }
             match self.push(side, next, &[]) {
                 ControlFlow::Continue(side) => sides.push(side),
@@ -57,6 +71,7 @@ impl Sampler {
                     return Ok(answer.map(|Generated { ids, model_logprobs, .. }| Probed {
                         ids,
                         model_logprobs,
+                        entropies,
                         logits: first,
                     }));
                 }

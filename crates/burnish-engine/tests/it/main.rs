@@ -20,4 +20,5 @@ mod open;
 mod policy;
 mod stops;
 mod streaming;
+mod thoughts;
 mod tools;

@@ -1,0 +1,210 @@
+//! Control of thoughts: what it changes, and that it changes nothing else.
+
+use crate::common::{act, chat, model_of, turn};
+use burnish_core::{Message, Sampling, Source, Thoughts, Trace, answer_all};
+use burnish_engine::LocalPolicy;
+use burnish_model::{Chat, Model};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const TOKENS: usize = 40;
+
+fn model(chat: &Chat) -> Arc<Model> {
+    let mut model = model_of(400, 200, 32);
+    model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
+    Arc::new(model)
+}
+
+fn with(thoughts: Value) -> Sampling {
+    let thoughts: Thoughts = serde_json::from_value(thoughts).unwrap();
+    Sampling { thoughts: Some(thoughts), ..Sampling::at(1.0, TOKENS) }
+}
+
+/// Ids and sources of an answer, its log-probs, and how many tokens probes took.
+type Answer = (Vec<u32>, Vec<Source>, Vec<f32>, usize);
+
+fn answer(sampling: &Sampling, seed: u64) -> Result<Answer, String> {
+    let chat = chat();
+    let mut policy = LocalPolicy::new(&model(&chat), &chat, 0);
+    let mut trace = Trace::new();
+    act(&mut policy, &mut trace, &[Message::user("the goal is left")], sampling, seed)
+        .map_err(|error| error.to_string())?;
+    let node = trace.nodes().last().unwrap();
+    let logprobs = node.sampled.as_ref().map(|sampled| sampled.model_logprobs.clone()).unwrap_or_default();
+    Ok((node.ids.clone(), node.sources.clone(), logprobs, policy.stats().probe_tokens))
+}
+
+fn plain(seed: u64) -> Answer {
+    answer(&Sampling::at(1.0, TOKENS), seed).unwrap()
+}
+
+fn text(ids: &[u32]) -> String {
+    ids.iter().map(|id| chat().tokenizer.decode(&[*id], false).unwrap()).collect()
+}
+
+#[test]
+fn what_changes_nothing_changes_no_bit() {
+    for controls in [
+        json!([]),
+        json!([{"cyclic": {"amplitude": 0.0, "words": ["the"]}}]),
+        json!([{"shifted": {"by": 0.0, "words": ["the"]}}]),
+        json!([{"certainty": {"threshold": 1.0, "delimiter": "e", "words": ["the"]}}]),
+        json!([{"budget": {"most": 1000}}]),
+        json!([{"first_try": {"tries": 1000}}]),
+        // The prompt has thoughts, so none are forced.
+        json!([{"forced": {}}]),
+    ] {
+        for seed in 0..6 {
+            assert_eq!(answer(&with(json!({"open": "", "controls": controls})), seed).unwrap(), plain(seed));
+        }
+    }
+}
+
+#[test]
+fn thoughts_end_at_their_budget_and_go_on_below_it() {
+    let chat = chat();
+    let (close, end) =
+        (chat.tokenizer.token_id("<|pad|>").unwrap(), chat.tokenizer.token_id("<|im_end|>").unwrap());
+    let mut again = 0;
+    for seed in 0..40 {
+        let sampling = with(
+            json!({"open": "", "close": "<|pad|>", "controls": [{"budget": {"most": 9, "ending": " up<|pad|>"}}]}),
+        );
+        let (ids, sources, ..) = answer(&sampling, seed).unwrap();
+        let unforced = plain(seed).0;
+        if unforced.len() > 9 && !unforced[..9].contains(&close) {
+            assert_eq!(ids[..9], unforced[..9]);
+            let put = chat.tokenizer.encode(" up<|pad|>").unwrap();
+            assert_eq!(ids[9..9 + put.len()], put);
+            // What a limit puts there is nobody's choice, and is not trained on.
+            assert!(sources[9..9 + put.len()].iter().all(|source| *source == Source::Patch), "{sources:?}");
+            assert!(sources[..9].iter().all(|source| *source == Source::Policy));
+        }
+
+        let sampling = with(
+            json!({"open": "", "close": "<|pad|>", "controls": [{"budget": {"least": 12, "again": " up"}}]}),
+        );
+        let (ids, sources, ..) = answer(&sampling, seed).unwrap();
+        assert!(ids.len() >= 12 && !ids[..12].contains(&close) && !ids[..12].contains(&end), "{ids:?}");
+        again += sources.iter().filter(|source| **source != Source::Policy).count();
+    }
+    assert!(again > 0, "no answer wanted to end early");
+}
+
+#[test]
+fn thoughts_are_forced_where_there_are_none() {
+    let (ids, sources, ..) =
+        answer(&with(json!({"open": "the robot", "controls": [{"forced": {"text": " moves"}}]})), 3).unwrap();
+    assert!(text(&ids).starts_with("the robot moves"), "{}", text(&ids));
+    assert_ne!(sources[0], Source::Policy);
+}
+
+#[test]
+fn a_probe_leaves_the_answer_alone_and_what_it_forbids_is_not_said() {
+    let word = chat().tokenizer.encode(" the").unwrap();
+    assert_eq!(word.len(), 1, "the test needs a word that is one token");
+    let certain = |threshold: f32, seed: u64| {
+        let control =
+            json!({"threshold": threshold, "delimiter": "e", "probe": "up", "tokens": 3, "words": ["the"]});
+        answer(&with(json!({"open": "", "controls": [{"certainty": control}]})), seed).unwrap()
+    };
+    let (mut probed, mut changed) = (0, 0);
+    for seed in 0..60 {
+        // This model is never that sure: it is asked aside, and the answer is the same to the bit.
+        let (unforced, unsure) = (plain(seed), certain(0.9999, seed));
+        assert_eq!((&unsure.0, &unsure.2), (&unforced.0, &unforced.2));
+        probed += unsure.3;
+        // With a threshold of 0 it is often sure enough.
+        let guided = certain(0.0, seed);
+        assert_eq!(guided, certain(0.0, seed));
+        changed += usize::from(guided.0 != unforced.0);
+    }
+    assert!(probed > 0 && changed > 0, "{probed} {changed}");
+}
+
+#[test]
+fn a_word_that_is_shifted_out_of_reach_is_not_said_until_thoughts_are_over() {
+    let chat = chat();
+    let word = chat.tokenizer.encode(" the").unwrap()[0];
+    let mut said = 0;
+    for seed in 0..40 {
+        said += usize::from(plain(seed).0.contains(&word));
+        let sampling = with(json!({"open": "", "controls": [{"shifted": {"by": -1e9, "words": ["the"]}}]}));
+        assert!(!answer(&sampling, seed).unwrap().0.contains(&word));
+        // Thoughts that are over at once leave the rest as it is.
+        let over = json!({"open": "", "close": "<|pad|>", "controls": [
+            {"budget": {"most": 0}}, {"shifted": {"by": -1e9, "words": ["the"]}}
+        ]});
+        let alone = json!({"open": "", "close": "<|pad|>", "controls": [{"budget": {"most": 0}}]});
+        assert_eq!(answer(&with(over), seed), answer(&with(alone), seed));
+    }
+    assert!(said > 0);
+}
+
+#[test]
+fn thoughts_end_behind_the_first_try() {
+    let mut ended = 0;
+    for seed in 0..60 {
+        let control = json!({"tries": 1, "after": ["o", "t", "h"], "until": ["e", " ", "l"]});
+        let sampling = with(json!({"open": "", "close": "<|pad|>", "controls": [{"first_try": control}]}));
+        let (ids, ..) = answer(&sampling, seed).unwrap();
+        let unforced = plain(seed).0;
+        // The same, worked out on the answer that nobody controlled.
+        let complete = (1..unforced.len()).find(|&count| {
+            let so_far = text(&unforced[..count]);
+            let newest = text(&unforced[count - 1..count]);
+            let ends = ['e', ' ', 'l'];
+            let tried = so_far.find(['o', 't', 'h']).is_some_and(|at| so_far[at + 1..].contains(ends));
+            tried && newest.contains(ends)
+        });
+        let pad = chat().tokenizer.token_id("<|pad|>").unwrap();
+        match complete.filter(|&count| !unforced[..count].contains(&pad)) {
+            Some(count) => {
+                assert_eq!((&ids[..count], ids[count]), (&unforced[..count], pad), "{}", text(&unforced));
+                ended += 1;
+            }
+            None if !unforced.contains(&pad) => assert_eq!(ids, unforced),
+            None => {}
+        }
+    }
+    assert!(ended > 0);
+}
+
+#[test]
+fn answers_side_by_side_are_what_they_are_alone() {
+    let controls = [
+        json!([{"forced": {}}, {"budget": {"most": 6}}]),
+        json!([{"cyclic": {"period": 7, "words": ["the"]}}]),
+        json!([{"certainty": {"threshold": 0.2, "delimiter": "e", "probe": "up", "tokens": 2, "words": ["the"]}}]),
+        json!([]),
+    ];
+    let chat = chat();
+    let model = model(&chat);
+    let turns = || {
+        (0..12u64).map(|seed| {
+            let sampling = with(json!({"open": "the", "controls": controls[seed as usize % 4]}));
+            turn(Trace::new(), &[Message::user("the goal is left")], &sampling, seed)
+        })
+    };
+    let ids = |trace: &Trace| trace.nodes().last().unwrap().ids.clone();
+    let together = answer_all(&mut LocalPolicy::new(&model, &chat, 0), turns());
+    for (turn, (trace, _)) in turns().zip(&together) {
+        let alone = answer_all(&mut LocalPolicy::new(&model, &chat, 0), [turn]);
+        assert_eq!(ids(&alone[0].0), ids(trace));
+    }
+}
+
+#[test]
+fn what_can_not_be_done_is_named() {
+    for (thoughts, said) in [
+        (json!({"controls": [{"cyclic": {"words": ["Alternatively"]}}]}), "none of Alternatively is a token"),
+        (
+            json!({"close": "the end", "controls": [{"budget": {"least": 3}}]}),
+            "`budget.least` needs a `close` that is one token",
+        ),
+        (json!({"controls": [{"cyclic": {"period": 0}}]}), "cyclic.period"),
+    ] {
+        let error = answer(&with(thoughts), 0).unwrap_err();
+        assert!(error.contains("sampling.thoughts") && error.contains(said), "{error}");
+    }
+}
