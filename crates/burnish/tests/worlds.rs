@@ -57,7 +57,8 @@ fn a_model_on_a_server_writes_a_world_in_spite_of_broken_proposals() {
     assert!(told.contains("there is no parameter `name`"), "{told}");
     assert!(asked[0]["messages"][0]["content"].as_str().unwrap().contains("a till"));
 
-    let shown = ["env", "show", "worlds", "worlds=[\"till.toml\"]", "calls={min=2,max=2}", "--tasks", "5"];
+    let shown =
+        ["env", "show", "worlds", "worlds=[]", "path=[\"till.toml\"]", "calls={min=2,max=2}", "--tasks", "5"];
     let shown = scratch.burnish(&shown).succeeds().stdout();
     assert!(shown.contains("find_till {") && shown.contains("deposit {"), "{shown}");
 }
@@ -67,10 +68,10 @@ fn a_policy_imitates_and_then_learns_in_a_world_of_ones_own() {
     let scratch = Scratch::new();
     scratch.write("till.toml", SMALL);
     let template = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/templates/tools.jinja");
-    let env = "id = \"worlds\"\n[env.config]\nworlds = [\"till.toml\"]\ncalls = { min = 2, max = 2 }\nprompt = \"short\"\n";
+    let env = "id = \"worlds\"\n[env.config]\nworlds = []\npath = [\"till.toml\"]\ncalls = { min = 2, max = 2 }\nprompt = \"short\"\n";
     let sft = format!(
         "[run]\ndir = \"sft\"\nseed = 1\n[policy]\nchat_template = \"{template}\"\n{}\n[env]\n{env}\n[[data.demonstrations]]\n\
-         env = \"worlds\"\ntasks = 60\n[data.demonstrations.config]\nworlds = [\"till.toml\"]\n\
+         env = \"worlds\"\ntasks = 60\n[data.demonstrations.config]\nworlds = []\npath = [\"till.toml\"]\n\
          calls = {{ min = 2, max = 2 }}\nprompt = \"short\"\n[train]\nmethod = \"sft\"\nmax_steps = 4\n\
          sequences_per_step = 4\n[rollout]\ntokens_max = 24\nturns_max = 4\n[eval]\nevery = 4\ntasks = 4\n",
         new_policy(330, 1).replace("max_position_embeddings = 256", "max_position_embeddings = 1024"),
@@ -86,7 +87,5 @@ fn a_policy_imitates_and_then_learns_in_a_world_of_ones_own() {
     scratch.burnish(&["train", "grpo.toml"]).succeeds();
     scratch.burnish(&["rollout", "--from", "grpo", "--replay"]).succeeds();
     scratch.write("till.toml", SMALL.replace("draw = [1, 50]", "draw = [1, 40]"));
-    scratch
-        .burnish(&["train", "grpo.toml", "env.config.worlds=[\"tills.toml\"]"])
-        .fails_with(&["tills.toml"]);
+    scratch.burnish(&["train", "grpo.toml", "env.config.path=[\"tills.toml\"]"]).fails_with(&["tills.toml"]);
 }

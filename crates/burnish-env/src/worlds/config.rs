@@ -1,6 +1,5 @@
 //! The configuration of the environment.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use burnish_worlds::accept::complaints;
@@ -18,8 +17,11 @@ use crate::{Bound, EnvError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorldsConfig {
-    /// Names of worlds that come with burnish, and paths of files (`.toml`, `.json`).
+    /// Names of worlds that come with burnish.
     pub worlds: Vec<String>,
+    /// Files of further worlds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
     /// Calls of a task.
     pub calls: Calls,
     /// Most calls that the user asks for at once.
@@ -86,6 +88,7 @@ impl Default for WorldsConfig {
     fn default() -> Self {
         WorldsConfig {
             worlds: builtin_names().map(str::to_owned).collect(),
+            path: Vec::new(),
             calls: Calls { min: 2, max: 4 },
             turn: 3,
             sampler: Sampler::Topology,
@@ -126,21 +129,22 @@ impl WorldsConfig {
         if min > max {
             return Err(config_error("calls.min", &format!("{min} is above calls.max, which is {max}")));
         }
-        if self.worlds.is_empty() {
-            return Err(config_error("worlds", "no world is named"));
+        if self.worlds.is_empty() && self.path.is_empty() {
+            return Err(config_error("worlds", "no world is named, and there is none in `path`"));
         }
         if self.rewards.is_empty() {
             return Err(config_error("rewards", "no component is named: `score`, `trace` or `state`"));
         }
-        let mut worlds: Vec<World> = Vec::with_capacity(self.worlds.len());
-        for name in &self.worlds {
-            let world = read(name).map_err(|problem| config_error("worlds", &problem))?;
+        let mut worlds: Vec<World> = Vec::with_capacity(self.worlds.len() + self.path.len());
+        let known = self.worlds.iter().map(|name| ("worlds", name, named(name)));
+        for (key, name, world) in known.chain(self.path.iter().map(|path| ("path", path, read(path)))) {
+            let world = world.map_err(|problem| config_error(key, &problem))?;
             let twice = worlds.iter().find(|other| {
                 other.name == world.name || other.tools.iter().any(|tool| world.tool(&tool.name).is_some())
             });
             if let Some(other) = twice {
                 let problem = format!("`{name}` has the name or a tool of the world `{}`", other.name);
-                return Err(config_error("worlds", &problem));
+                return Err(config_error(key, &problem));
             }
             worlds.push(world);
         }
@@ -164,24 +168,25 @@ impl WorldsConfig {
     }
 }
 
-/// Reads a world by name or path; one that fails an acceptance test is refused.
-fn read(name: &str) -> Result<World, String> {
-    if let Some(world) = builtin(name) {
-        return world.map_err(|error| error.to_string());
-    }
-    let path = Path::new(name);
-    if !path.extension().is_some_and(|it| it == "toml" || it == "json") {
-        let known: Vec<&str> = builtin_names().collect();
-        return Err(format!(
-            "there is no world `{name}`; there are {}, and files (`.toml`, `.json`)",
-            known.join(", ")
-        ));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
-    let world = World::parse(&text).map_err(|error| format!("{name}: {error}"))?;
+/// The world of a name that comes with burnish.
+fn named(name: &str) -> Result<World, String> {
+    let known = || builtin_names().collect::<Vec<_>>().join(", ");
+    let world = builtin(name).ok_or_else(|| {
+        format!(
+            "there is no world `{name}`; there are {}, and files of your own with the key `path`",
+            known()
+        )
+    })?;
+    world.map_err(|error| error.to_string())
+}
+
+/// Reads a world from a file; one that fails an acceptance test is refused.
+fn read(path: &str) -> Result<World, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let world = World::parse(&text).map_err(|error| format!("{path}: {error}"))?;
     match complaints(&world).first() {
         Some(complaint) => Err(format!(
-            "{name}: the world is not accepted: {complaint} (`burnish world check {name}` lists all)"
+            "{path}: the world is not accepted: {complaint} (`burnish world check {path}` lists all)"
         )),
         None => Ok(world),
     }

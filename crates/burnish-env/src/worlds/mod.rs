@@ -115,8 +115,7 @@ impl Generator for Worlds {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let is_file = |name: &&String| burnish_worlds::builtin(name).is_none();
-        self.config.worlds.iter().filter(is_file).map(PathBuf::from).collect()
+        self.config.path.iter().map(PathBuf::from).collect()
     }
 
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {

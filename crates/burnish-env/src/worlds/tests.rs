@@ -121,25 +121,26 @@ fn bad_configurations_are_named() {
         assert!(error.contains(said), "{error}");
     };
     refused(json!({"worlds": ["hotels"]}), "there is no world `hotels`; there are ");
-    refused(json!({"worlds": []}), "no world is named");
+    refused(json!({"worlds": []}), "no world is named, and there is none in `path`");
     refused(json!({"worlds": ["hotel", "hotel"]}), "`hotel` has the name or a tool of the world `hotel`");
-    refused(json!({"worlds": [path]}), "mine.toml");
+    refused(json!({"worlds": [], "path": [path]}), "mine.toml");
     refused(json!({"calls": {"min": 5, "max": 2}}), "calls.min");
     refused(json!({"turn": 0}), "turn");
     refused(json!({"rewards": ["scores"]}), "rewards");
     refused(json!({"likeness": 1.0}), "at a likeness of 1");
 
     std::fs::write(path, "name = \"mine\"").unwrap();
-    refused(json!({"worlds": [path]}), "mine.toml: ");
+    refused(json!({"worlds": [], "path": [path]}), "mine.toml: ");
     let small = include_str!("../../../burnish-worlds/tests/small.toml");
     std::fs::write(path, small.replace("result = { balance = 15 }", "result = { balance = 16 }")).unwrap();
-    refused(json!({"worlds": [path]}), "the world is not accepted: results: `deposit`");
+    refused(json!({"worlds": [], "path": [path]}), "the world is not accepted: results: `deposit`");
     std::fs::write(path, small).unwrap();
-    let mine = generator(json!({"worlds": [path], "calls": {"min": 2, "max": 2}}));
+    let mine = generator(json!({"worlds": [], "path": [path], "calls": {"min": 2, "max": 2}}));
     assert_eq!(mine.tasks(1, 5).unwrap().tasks.len(), 5);
     assert_eq!(mine.files(), [PathBuf::from(path)]);
-    let error =
-        Worlds::new(settings::read(&json!({"worlds": [path], "calls": {"min": 9, "max": 9}})).unwrap());
+    let error = Worlds::new(
+        settings::read(&json!({"worlds": [], "path": [path], "calls": {"min": 9, "max": 9}})).unwrap(),
+    );
     let error = error.unwrap().tasks(1, 1).unwrap_err().to_string();
     assert!(error.contains("no problem of 9 to 9 calls"), "{error}");
 }

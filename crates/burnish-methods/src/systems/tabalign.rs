@@ -19,7 +19,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/tables.toml"),
     set: &[],
     study: Some("recipes/studies/tabalign.toml"),
-    results: &[],
+    results: &["docs/results/tabalign.md"],
     reduces_to: &[
         "one token a step in the order of confidence, with as many steps as tokens",
         "no verifier, with a bound of 0: each step is executed once",
