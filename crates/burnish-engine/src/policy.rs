@@ -183,7 +183,9 @@ impl LocalPolicy {
         let controlled = sampling.thoughts.as_ref().map(|thoughts| {
             let failed = |problem: String| PolicyError::Failed(format!("sampling.thoughts: {problem}"));
             let (end_ids, tokenizer) = (&self.end_ids, &self.chat.tokenizer);
-            thoughts::control(thoughts, prompt, seed, end_ids, tokenizer, &mut self.words).map_err(failed)
+            let most = self.limits.context_tokens_max(&self.model);
+            thoughts::control(thoughts, prompt, seed, most, end_ids, tokenizer, &mut self.words)
+                .map_err(failed)
         });
         let controlled = controlled.transpose()?.flatten();
         let held = self.held(sampling)?;

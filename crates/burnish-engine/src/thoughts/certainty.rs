@@ -14,6 +14,7 @@ pub(super) struct Certainty {
     pub(super) delimiter: String,
     pub(super) probe: Arc<[u32]>,
     pub(super) tokens: usize,
+    pub(super) context_tokens_max: usize,
     pub(super) ids: Arc<[u32]>,
     pub(super) seed: u64,
     /// How often words are forbidden until the next delimiter.
@@ -24,14 +25,15 @@ pub(super) struct Certainty {
 
 impl Certainty {
     /// `1 - mean entropy / ln |V|`, from 0 to 1. Nothing said is no certainty.
-    fn certainty(probed: &Probed, now: &Now<'_>) -> f64 {
-        let count = probed.entropies.len();
+    fn certainty(probed: &Probed, now: &Now<'_>, said: &Said) -> Result<f64, String> {
+        let count = answered(&probed.ids, said)?.min(probed.entropies.len());
         let vocab = (0..now.logits.len() as u32).filter(|id| now.vocab.contains(*id)).count();
         if count == 0 || vocab < 2 {
-            return 0.0;
+            return Ok(0.0);
         }
-        let mean = probed.entropies.iter().map(|entropy| f64::from(*entropy)).sum::<f64>() / count as f64;
-        (1.0 - mean / (vocab as f64).ln()).clamp(0.0, 1.0)
+        let entropies = probed.entropies[..count].iter().map(|entropy| f64::from(*entropy));
+        let mean = entropies.sum::<f64>() / count as f64;
+        Ok((1.0 - mean / (vocab as f64).ln()).clamp(0.0, 1.0))
     }
 
     fn probability_at(&self, certainty: f64) -> f64 {
@@ -43,6 +45,25 @@ impl Certainty {
     }
 }
 
+/// How many tokens of what was said are the answer: up to the brace that closes the first one, or all.
+fn answered(ids: &[u32], said: &Said) -> Result<usize, String> {
+    let mut depth = 0i32;
+    for (at, id) in ids.iter().enumerate() {
+        let text = said.tokenizer.decode(&[*id], false).map_err(|error| error.to_string())?;
+        for letter in text.chars() {
+            depth += match letter {
+                '{' => 1,
+                '}' => -1,
+                _ => continue,
+            };
+            if depth <= 0 {
+                return Ok(at + 1);
+            }
+        }
+    }
+    Ok(ids.len())
+}
+
 impl Part for Certainty {
     fn decide(&mut self, now: &Now<'_>, said: &Said, steer: &mut Steer) -> Result<Act, String> {
         if said.thought().is_none() {
@@ -50,10 +71,11 @@ impl Part for Certainty {
         }
         let position = now.answer.len();
         if let Some(probed) = now.probed {
-            self.probability = self.probability_at(Self::certainty(probed, now));
+            self.probability = self.probability_at(Self::certainty(probed, now, said)?);
         } else if self.threshold < 1.0
             && self.asked_at != Some(position)
             && position > 0
+            && now.prompt.len() + position + self.probe_tokens_max() <= self.context_tokens_max
             && said.is_new(&self.delimiter)
         {
             self.asked_at = Some(position);
@@ -88,6 +110,7 @@ mod tests {
             delimiter: "\n\n".into(),
             probe: Arc::default(),
             tokens: 1,
+            context_tokens_max: 9,
             ids: Arc::default(),
             seed: 0,
             probability: 0.0,

@@ -15,26 +15,52 @@ pub(super) struct FirstTry {
 }
 
 impl FirstTry {
-    /// How many tries of the answer are complete in a text.
+    /// How many tries of the answer are complete in a text. Behind a brace a try goes on to the one that closes it; what has no
+    /// letter and no digit is none.
     fn tries_in(&self, text: &str) -> usize {
-        let first = |text: &str, of: &[String]| -> Option<usize> {
-            of.iter().filter_map(|it| Some(text.find(it.as_str())? + it.len())).min()
+        let first = |text: &str, of: &[String]| -> Option<std::ops::Range<usize>> {
+            let found = of.iter().filter_map(|it| text.find(it.as_str()).map(|at| at..at + it.len()));
+            found.min_by_key(|range| (range.start, range.end))
         };
         let (mut rest, mut tries) = (text, 0);
         while let Some(begun) = first(rest, &self.after) {
-            let Some(length) = first(&rest[begun..], &self.until) else { break };
-            rest = &rest[begun + length..];
-            tries += 1;
+            let is_braced = rest[begun.clone()].ends_with('{');
+            let behind = &rest[begun.end..];
+            let ended = if is_braced { closing(behind) } else { first(behind, &self.until) };
+            let Some(ended) = ended else { break };
+            // A colon and a line break are no answer yet.
+            tries += usize::from(behind[..ended.start].contains(char::is_alphanumeric));
+            rest = &behind[ended.end..];
         }
         tries
     }
 }
 
+/// The brace that closes one before the text.
+fn closing(text: &str) -> Option<std::ops::Range<usize>> {
+    let mut depth = 1;
+    for (at, letter) in text.char_indices() {
+        depth += match letter {
+            '{' => 1,
+            '}' => -1,
+            _ => continue,
+        };
+        if depth == 0 {
+            return Some(at..at + 1);
+        }
+    }
+    None
+}
+
 impl Part for FirstTry {
     fn decide(&mut self, now: &Now<'_>, said: &Said, _: &mut Steer) -> Result<Act, String> {
         // Only a token that ends something can complete a try.
-        let may_end = !now.answer.is_empty() && self.until.iter().any(|until| said.is_new(until));
-        if said.thought().is_none() || !may_end || self.tries_in(&said.text) < self.tries {
+        let ends = || said.is_new("}") || self.until.iter().any(|until| said.is_new(until));
+        if said.thought().is_none()
+            || now.answer.is_empty()
+            || !ends()
+            || self.tries_in(said.thoughts()) < self.tries
+        {
             return Ok(Act::Pass);
         }
         Ok(Act::Put(Arc::clone(&self.ending)))
@@ -51,14 +77,18 @@ mod tests {
         let part = FirstTry {
             tries: 1,
             after: texts(&["answer is", "\\boxed{"]),
-            until: texts(&[".", "\n", "}"]),
+            until: texts(&[". ", "\n"]),
             ending: Arc::default(),
         };
         for (text, tries) in [
             ("so the answer is", 0),
-            ("so the answer is 12", 0),
-            ("so the answer is 12.", 1),
-            ("\\boxed{3} wait, the answer is 4\nthe answer is \\boxed{5}.", 3),
+            ("so the answer is 3.5", 0),
+            ("so the answer is 3.5. ", 1),
+            ("so the answer is:\n", 0),
+            ("so the answer is\n\n", 0),
+            ("\\boxed{\\frac{1}{2}", 0),
+            ("\\boxed{\\frac{1}{2}}", 1),
+            ("\\boxed{3} wait, the answer is 4\nthe answer is 5. ", 3),
             ("nothing. at all\n", 0),
         ] {
             assert_eq!(part.tries_in(text), tries, "{text}");

@@ -50,6 +50,8 @@ struct Said {
     /// Bytes of the text before the newest token.
     before: usize,
     stage: Stage,
+    /// Bytes of the text before the thoughts.
+    thoughts_from: usize,
 }
 
 /// How far an answer is.
@@ -66,7 +68,15 @@ enum Stage {
 impl Said {
     fn new(thoughts: &Thoughts, prompt: &[u32], tokenizer: &Arc<Tokenizer>) -> Result<Self, String> {
         let prompt = tokenizer.decode(prompt, false).map_err(|error| error.to_string())?;
-        let is_open = thoughts.open.is_empty() || prompt.trim_end().ends_with(&thoughts.open);
+        let end = prompt.trim_end();
+        let stage = if thoughts.open.is_empty() || end.ends_with(&thoughts.open) {
+            Stage::Thinking(0)
+        } else if end.ends_with(&thoughts.close) {
+            // A template that says that nothing is to be thought.
+            Stage::After
+        } else {
+            Stage::Before
+        };
         Ok(Said {
             tokenizer: Arc::clone(tokenizer),
             open: thoughts.open.clone(),
@@ -74,7 +84,8 @@ impl Said {
             text: String::new(),
             tokens: 0,
             before: 0,
-            stage: if is_open { Stage::Thinking(0) } else { Stage::Before },
+            stage,
+            thoughts_from: 0,
         })
     }
 
@@ -85,7 +96,9 @@ impl Said {
             self.text += &self.tokenizer.decode(&[id], false).map_err(|error| error.to_string())?;
             self.tokens += 1;
             match self.stage {
-                Stage::Before if self.is_new(&self.open) => self.stage = Stage::Thinking(self.tokens),
+                Stage::Before if self.is_new(&self.open) => {
+                    (self.stage, self.thoughts_from) = (Stage::Thinking(self.tokens), self.text.len());
+                }
                 Stage::Thinking(_) if self.is_new(&self.close) => self.stage = Stage::After,
                 _ => {}
             }
@@ -101,6 +114,11 @@ impl Said {
             from -= 1;
         }
         self.text[from..].contains(text)
+    }
+
+    /// The text of the thoughts so far, and of what follows them.
+    fn thoughts(&self) -> &str {
+        &self.text[self.thoughts_from..]
     }
 
     /// How many tokens of thoughts there are; `None` outside of thoughts.
@@ -179,7 +197,8 @@ impl Words {
     }
 }
 
-/// The control of an answer to `prompt`. `seed` is the request's. `None` if there are no controls.
+/// The control of an answer to `prompt`. `seed` is the request's; prompt, answer and probes have room for
+/// `context_tokens_max` tokens. `None` if there are no controls.
 ///
 /// # Errors
 /// If a text is no tokens, or words are none.
@@ -187,6 +206,7 @@ pub(crate) fn control(
     thoughts: &Thoughts,
     prompt: &[u32],
     seed: u64,
+    context_tokens_max: usize,
     end_ids: &Arc<[u32]>,
     tokenizer: &Arc<Tokenizer>,
     words: &mut Words,
@@ -198,7 +218,18 @@ pub(crate) fn control(
         let ids = tokenizer.encode(text).map_err(|error| error.to_string())?;
         Ok(Arc::from(ids))
     };
-    let ending = |ending: &Option<String>| encode(ending.as_deref().unwrap_or(&thoughts.close));
+    // An ending that is not recognised token by token would be put over and over.
+    let ending = |ending: &Option<String>| -> Result<Arc<[u32]>, String> {
+        let ids = encode(ending.as_deref().unwrap_or(&thoughts.close))?;
+        let texts: Result<String, _> = ids.iter().map(|id| tokenizer.decode(&[*id], false)).collect();
+        match texts.map_err(|error| error.to_string())?.contains(&thoughts.close) {
+            true => Ok(ids),
+            false => Err(format!(
+                "`close` is `{}`, which this tokenizer's tokens do not spell one by one",
+                thoughts.close
+            )),
+        }
+    };
     let mut parts: Vec<Box<dyn Part>> = Vec::with_capacity(thoughts.controls.len());
     for control in &thoughts.controls {
         parts.push(match control {
@@ -236,6 +267,7 @@ pub(crate) fn control(
                     delimiter: delimiter.clone(),
                     probe: encode(probe)?,
                     tokens,
+                    context_tokens_max,
                     ids: words.ids(names, tokenizer)?,
                     seed,
                     probability: 0.0,

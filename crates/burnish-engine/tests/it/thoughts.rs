@@ -154,8 +154,19 @@ fn thoughts_end_behind_the_first_try() {
             let so_far = text(&unforced[..count]);
             let newest = text(&unforced[count - 1..count]);
             let ends = ['e', ' ', 'l'];
-            let tried = so_far.find(['o', 't', 'h']).is_some_and(|at| so_far[at + 1..].contains(ends));
-            tried && newest.contains(ends)
+            let tried = |from: &str| {
+                // Each try begins with a letter and ends with another; one without letters does not count.
+                let mut rest = from;
+                while let Some(at) = rest.find(['o', 't', 'h']) {
+                    let Some(length) = rest[at + 1..].find(ends) else { return false };
+                    if rest[at + 1..][..length].contains(char::is_alphanumeric) {
+                        return true;
+                    }
+                    rest = &rest[at + 1 + length + 1..];
+                }
+                false
+            };
+            tried(&so_far) && newest.contains(ends)
         });
         let pad = chat().tokenizer.token_id("<|pad|>").unwrap();
         match complete.filter(|&count| !unforced[..count].contains(&pad)) {

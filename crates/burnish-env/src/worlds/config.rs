@@ -20,7 +20,6 @@ pub struct WorldsConfig {
     /// Names of worlds that come with burnish.
     pub worlds: Vec<String>,
     /// Files of further worlds.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
     /// Calls of a task.
     pub calls: Calls,
