@@ -26,13 +26,29 @@ impl FirstTry {
         while let Some(begun) = first(rest, &self.after) {
             let is_braced = rest[begun.clone()].ends_with('{');
             let behind = &rest[begun.end..];
-            let ended = if is_braced { closing(behind) } else { first(behind, &self.until) };
+            let ended = if is_braced { closing(behind) } else { self.end_in(behind) };
             let Some(ended) = ended else { break };
             // A colon and a line break are no answer yet.
             tries += usize::from(behind[..ended.start].contains(char::is_alphanumeric));
             rest = &behind[ended.end..];
         }
         tries
+    }
+}
+
+impl FirstTry {
+    /// Where a try ends in a text that begins with it. A full stop before a digit belongs to a number, and one at the very
+    /// end may.
+    fn end_in(&self, text: &str) -> Option<std::ops::Range<usize>> {
+        let ends = |range: &std::ops::Range<usize>| {
+            let next = text[range.end..].chars().next();
+            !text[..range.end].ends_with('.') || next.is_some_and(|next| !next.is_ascii_digit())
+        };
+        let found = |until: &String| {
+            let mut all = text.match_indices(until.as_str()).map(|(at, it)| at..at + it.len());
+            all.find(|range| ends(range))
+        };
+        self.until.iter().filter_map(found).min_by_key(|range| (range.start, range.end))
     }
 }
 
@@ -54,13 +70,8 @@ fn closing(text: &str) -> Option<std::ops::Range<usize>> {
 
 impl Part for FirstTry {
     fn decide(&mut self, now: &Now<'_>, said: &Said, _: &mut Steer) -> Result<Act, String> {
-        // Only a token that ends something can complete a try.
-        let ends = || said.is_new("}") || self.until.iter().any(|until| said.is_new(until));
-        if said.thought().is_none()
-            || now.answer.is_empty()
-            || !ends()
-            || self.tries_in(said.thoughts()) < self.tries
-        {
+        let is_under_way = said.thought().is_some() && !now.answer.is_empty();
+        if !is_under_way || self.tries_in(said.thoughts()) < self.tries {
             return Ok(Act::Pass);
         }
         Ok(Act::Put(Arc::clone(&self.ending)))
@@ -77,18 +88,19 @@ mod tests {
         let part = FirstTry {
             tries: 1,
             after: texts(&["answer is", "\\boxed{"]),
-            until: texts(&[". ", "\n"]),
+            until: texts(&[".", "\n", "}"]),
             ending: Arc::default(),
         };
         for (text, tries) in [
             ("so the answer is", 0),
             ("so the answer is 3.5", 0),
+            ("so the answer is 3.5.", 0),
             ("so the answer is 3.5. ", 1),
             ("so the answer is:\n", 0),
             ("so the answer is\n\n", 0),
             ("\\boxed{\\frac{1}{2}", 0),
             ("\\boxed{\\frac{1}{2}}", 1),
-            ("\\boxed{3} wait, the answer is 4\nthe answer is 5. ", 3),
+            ("\\boxed{3} wait, the answer is 4\nthe answer is 5. But", 3),
             ("nothing. at all\n", 0),
         ] {
             assert_eq!(part.tries_in(text), tries, "{text}");
