@@ -44,11 +44,11 @@ fn parts_count_as_the_formula_says() {
     let calls = [gold("pay", json!({ "amount": 3, "to": "Bo" }), &[])];
     let right = made("pay", json!({ "to": "Bo", "amount": 3.000_000_1, "memo": "x" }));
     let wrong = made("pay", json!({ "to": "Bo", "amount": 4 }));
-    assert_eq!(reward(&calls, &[right.clone()], 1.0, 0, 0.5).score, 1.0);
+    assert_eq!(reward(&calls, std::slice::from_ref(&right), 1.0, 0, 0.5).score, 1.0);
     assert_eq!(reward(&calls, &[right.clone(), wrong.clone()], 1.0, 0, 0.5).score, 0.95);
-    assert_eq!(reward(&calls, &[right.clone()], 0.0, 0, 0.7).score, 0.7);
+    assert_eq!(reward(&calls, std::slice::from_ref(&right), 0.0, 0, 0.7).score, 0.7);
     assert_eq!(reward(&calls, &[wrong], 1.0, 0, 0.7).trace, 0.0);
-    assert_eq!(reward(&calls, &[right.clone()], 1.0, 3, 0.5).score, 1.0 - 0.05 * 3.0);
+    assert_eq!(reward(&calls, std::slice::from_ref(&right), 1.0, 3, 0.5).score, 1.0 - 0.05 * 3.0);
     // Nothing made: no trace, and no penalty for length.
     assert_eq!(reward(&calls, &[], 1.0, 0, 0.5).score, 0.5);
     // Gold that asks for nothing is still not done by doing nothing, as in the published code.
