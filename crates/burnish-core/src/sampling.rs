@@ -9,8 +9,9 @@ pub const LOGPROBS_MAX: usize = 1000;
 
 /// How tokens are chosen, and when an answer ends.
 ///
-/// The logits are treated in this order before a token is chosen: `contrast`, `thoughts`, forbidden ids (`min_tokens`, `grammar`),
-/// penalties, temperature, `top_k`, `top_p`, `min_p`. The penalties are vLLM's, the filters those of `transformers`.
+/// The logits are treated in this order before a token is chosen: `contrast`, `thoughts`, forbidden ids (`min_tokens`,
+/// `grammar`), penalties, temperature, `top_k`, `top_p`, `min_p`. The penalties are vLLM's, the filters those of
+/// `transformers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sampling {

@@ -92,7 +92,8 @@ pub enum ThoughtControl {
         words: Vec<String>,
     },
     /// First Try Matters (arXiv:2510.08308): thoughts end after the answer was tried for the `tries`-th time. A try is what
-    /// follows a text of `after`, up to the first of `until`. (The controller that decides by the question is left out.)
+    /// follows a text of `after`: up to the brace that closes one at its end, or else up to the first of `until` that is not
+    /// within a number. (The controller that decides by the question is left out.)
     FirstTry {
         /// Tries after which thoughts end.
         #[serde(default = "one")]

@@ -59,6 +59,8 @@ pub(crate) struct Answer {
     /// The result of the last probe, and the index of the control that asked for it.
     probed: Option<(usize, Probed)>,
     looker: Option<Looker>,
+    /// Whose each token of the answer is; kept with latent steps, and from the first token on that a control put.
+    sources: Option<Vec<Source>>,
     latents: Latents,
 }
 
@@ -67,8 +69,6 @@ pub(crate) struct Answer {
 struct Latents {
     /// How they go, if a control decides on them.
     rule: Option<Latent>,
-    /// Whose each token of the answer is; kept with a rule, and from the first token on that a control put.
-    sources: Option<Vec<Source>>,
     /// Where among the ids they read a hidden state, and what they read, one row after the other.
     at: Vec<usize>,
     inputs: Vec<f32>,
@@ -141,7 +141,8 @@ impl Answer {
             is_put: false,
             probed: None,
             looker,
-            latents: Latents { sources: rule.as_ref().map(|_| Vec::new()), rule, ..Latents::default() },
+            sources: rule.as_ref().map(|_| Vec::new()),
+            latents: Latents { rule, ..Latents::default() },
         }
     }
 
@@ -172,6 +173,7 @@ impl Answer {
             is_put: false,
             probed: None,
             looker: None,
+            sources: None,
             latents: Latents::default(),
         }
     }
@@ -355,15 +357,11 @@ impl Answer {
             None => debug_assert_eq!(choice.sampled_logprob, choice.model_logprob),
         }
         self.details.extend(details);
-        let before = self.sampled() - 1;
-        match &mut self.latents.sources {
-            Some(sources) => sources.push(source),
-            None if source != Source::Policy => {
-                let mut sources = vec![Source::Policy; before];
-                sources.push(source);
-                self.latents.sources = Some(sources);
-            }
-            None => {}
+        if self.sources.is_none() && source != Source::Policy {
+            self.sources = Some(vec![Source::Policy; self.sampled() - 1]);
+        }
+        if let Some(sources) = &mut self.sources {
+            sources.push(source);
         }
         if let Some(seen) = &mut self.seen {
             seen.push(choice.id);
@@ -392,11 +390,10 @@ impl Answer {
 
     /// Returns the answer as it is.
     pub(crate) fn end(&mut self, stop: StopReason, text: Option<String>) -> Generated {
-        let Latents { sources, inputs, .. } = std::mem::take(&mut self.latents);
         Generated {
             ids: self.ids.split_off(self.given),
-            sources,
-            latents: inputs,
+            sources: self.sources.take(),
+            latents: std::mem::take(&mut self.latents.inputs),
             model_logprobs: std::mem::take(&mut self.model_logprobs),
             sampled_logprobs: self.sampled_logprobs.take(),
             stop,

@@ -139,11 +139,11 @@ impl Expr {
             }
             Expr::Not(inner) => match inner.check(names)? {
                 Kind::Boolean => Ok(Kind::Boolean),
-                other => Err(format!("`not` before a {other}")),
+                other => Err(format!("`not` before {other}")),
             },
             Expr::Negative(inner) => match inner.check(names)? {
                 kind @ (Kind::Integer | Kind::Number) => Ok(kind),
-                other => Err(format!("`-` before a {other}")),
+                other => Err(format!("`-` before {other}")),
             },
             Expr::Extreme(_, left, right) => match (left.check(names)?, right.check(names)?) {
                 (Kind::Integer, Kind::Integer) => Ok(Kind::Integer),
@@ -223,7 +223,7 @@ impl Op {
             Op::Add | Op::Subtract | Op::Multiply if numeric => Ok(Kind::Number),
             _ => {
                 let sign = Op::ALL.iter().find(|(_, op)| *op == self).map_or("?", |(sign, _)| sign);
-                Err(format!("`{sign}` between a {left} and a {right}"))
+                Err(format!("`{sign}` between {left} and {right}"))
             }
         }
     }

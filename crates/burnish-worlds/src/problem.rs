@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use burnish_core::rng::{Address, Purpose, Stream};
 
-use crate::chain::{Call, Origin, Sampler, carry_out, chain};
+use crate::chain::{Call, Sampler, carry_out, chain};
 use crate::graph::Graph;
 use crate::query::{Refinement, words};
 use crate::reward::GoldCall;
@@ -130,11 +130,4 @@ fn problem(
 fn gold(graph: &Graph<'_>, call: &Call) -> GoldCall {
     let name = graph.nodes()[call.tool].tool.name.clone();
     GoldCall { name, arguments: call.arguments.clone(), masked: Vec::new() }
-}
-
-impl Call {
-    /// Whether a user says the argument.
-    pub fn is_said(&self, name: &str) -> bool {
-        self.origins.iter().any(|(argument, origin)| argument == name && *origin == Origin::Said)
-    }
 }

@@ -60,7 +60,7 @@ const TOLERANCE: f64 = 1e-6;
 pub fn reward(gold: &[GoldCall], made: &[MadeCall], state: f64, unreadable: usize, tau: f64) -> Reward {
     let all = !made.is_empty() && matched(gold, made) == gold.len();
     let trace = f64::from(u8::from(all));
-    let extra = if made.is_empty() { 0 } else { made.len().saturating_sub(gold.len()) };
+    let extra = made.len().saturating_sub(gold.len());
     let length = (PENALTY * extra as f64).min(PENALTY_MAX);
     let format = (PENALTY * unreadable as f64).min(PENALTY_MAX);
     let score = (tau * trace + (1.0 - tau) * state - length - format).max(0.0);

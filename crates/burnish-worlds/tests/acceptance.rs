@@ -96,6 +96,15 @@ fn each_acceptance_test_finds_what_it_is_for() {
 }
 
 #[test]
+fn a_row_that_is_deleted_unasked_is_noticed() {
+    let find = "otherwise = \"nobody has an account of this name\" },";
+    assert_eq!(
+        broken(find, &format!("{find} {{ delete = \"account\" }},")),
+        BTreeSet::from([Check::Transitions])
+    );
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_when_it_is_read() {
     let text = include_str!("small.toml");
     for (from, to, said) in [
@@ -105,11 +114,7 @@ fn what_makes_no_sense_is_refused_when_it_is_read() {
             "town == $owner",
             "tool `find_till`: step 1: there is no column and no number `town` here",
         ),
-        (
-            "owner == $owner",
-            "balance == $owner",
-            "tool `find_till`: step 1: `==` between a integer and a string",
-        ),
+        ("owner == $owner", "balance == $owner", "tool `find_till`: step 1: `==` between integer and string"),
         (
             "\"account.balance + $amount\"",
             "\"'much'\"",
@@ -136,6 +141,11 @@ fn what_makes_no_sense_is_refused_when_it_is_read() {
             "from = \"accounts.name\"",
             "`from` names `accounts.name`, which is no column",
         ),
+        (
+            "{ set = \"account.balance\"",
+            "{ count = \"accounts\", as = \"owner\" }, { set = \"account.balance\"",
+            "tool `deposit`: step 2: `owner` is the name of a column, or taken",
+        ),
         ("prefix = \"A\"", "prefix = \"A1\"", "table `accounts`: `prefix` is `A1`"),
         ("rows = [2, 3]", "rows = [3, 2]", "table `accounts`: `rows` is [3, 2]"),
         ("about = \"A till.\"", "abuot = \"A till.\"", "unknown field `abuot`"),
@@ -144,4 +154,34 @@ fn what_makes_no_sense_is_refused_when_it_is_read() {
         let error = World::parse(&text.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(error.contains(said), "{to}: {error}");
     }
+}
+
+#[test]
+fn a_call_that_fails_half_way_changes_nothing() {
+    let set = "{ set = \"account.balance\", to = \"account.balance + $amount\" },";
+    let later = "{ check = \"account.balance < 100\", otherwise = \"too much\" },";
+    let with = |more: &str| {
+        let text = include_str!("small.toml");
+        assert!(text.contains(set));
+        World::parse(&text.replace(set, &format!("{set} {more}"))).unwrap()
+    };
+    let arguments = serde_json::json!({ "account_id": "A1", "amount": 95 });
+    let bounded = include_str!("small.toml").replace("draw = [0, 100] }", "draw = [0, 100], max = 100 }");
+    for (world, said) in [
+        // Refused by a step behind the change, and by the type of the column.
+        (with(later), "too much"),
+        (World::parse(&bounded).unwrap(), "`accounts.A1.balance` would be 105, above 100"),
+        (
+            with("{ set = \"account.balance\", to = \"account.balance * 9223372036854775807\" },"),
+            "a number is too large",
+        ),
+    ] {
+        let mut state = world.fixture.clone();
+        let failure = world.tool("deposit").unwrap().call(&world, &mut state, arguments.as_object().unwrap());
+        assert_eq!(failure.unwrap_err().text(), said);
+        assert_eq!(state, world.fixture);
+    }
+    let mut state = with("").fixture;
+    with("").tool("deposit").unwrap().call(&with(""), &mut state, arguments.as_object().unwrap()).unwrap();
+    assert_ne!(state, with("").fixture);
 }

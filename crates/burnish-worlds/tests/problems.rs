@@ -128,6 +128,25 @@ fn refinements_change_words_only_and_everything_that_has_to_be_said_is_said() {
 }
 
 #[test]
+fn a_lookup_is_only_left_out_where_its_noun_says_what_it_looks_up() {
+    let said = |noun: &str| {
+        let text = include_str!("small.toml").replace("noun = \"the account of {owner}\"", noun);
+        let worlds = [World::parse(&text).unwrap()];
+        let graph = Graph::new(&worlds, LIKENESS);
+        let mut states = vec![worlds[0].fixture.clone()];
+        let calls = carry_out(&graph, &[0, 1], &mut states, &mut Stream::new(0)).unwrap();
+        let Value::String(owner) = &calls[0].arguments["owner"] else { unreachable!() };
+        let refinement = Refinement { compressed: true, ..Refinement::NONE };
+        let text = words(&graph, &calls, 0..2, refinement, &mut Stream::new(0));
+        assert!(text.contains(owner.as_str()), "{text}");
+        text.contains("ook up")
+    };
+    assert!(!said("noun = \"the account of {owner}\""));
+    assert!(said("noun = \"that account\""));
+    assert!(said(""));
+}
+
+#[test]
 fn a_state_survives_json_and_a_refused_call() {
     for world in all() {
         for seed in 0..20 {

@@ -114,3 +114,19 @@ impl Sampler {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entropy_is_that_of_the_ids_that_exist() {
+        let all = Vocab::all(4);
+        assert!((entropy(&[7.0; 4], &all) - 4f32.ln()).abs() < 1e-6);
+        assert!(entropy(&[100.0, 0.0, -50.0, f32::NEG_INFINITY], &all).abs() < 1e-6);
+        // p = 1/4, 3/4.
+        let (few, many) = (0.25f32, 0.75f32);
+        let two = entropy(&[0.0, 3f32.ln(), f32::NEG_INFINITY, f32::NEG_INFINITY], &all);
+        assert!((two + few * few.ln() + many * many.ln()).abs() < 1e-6);
+    }
+}

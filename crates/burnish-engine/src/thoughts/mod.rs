@@ -137,7 +137,7 @@ struct Thinking {
     parts: Vec<Box<dyn Part>>,
     /// Tokens that are still to be put.
     pending: VecDeque<u32>,
-    /// The part whose probe is under way, and what the earlier ones did to the logits is done.
+    /// The part whose probe is under way; what the parts before it did to the logits stands.
     asking: Option<usize>,
 }
 
@@ -276,7 +276,13 @@ pub(crate) fn control(
             }
             ThoughtControl::FirstTry { tries, after, until, ending: end } => {
                 let (after, until) = (after.clone(), until.clone());
-                Box::new(first_try::FirstTry { tries: *tries, after, until, ending: ending(end)? })
+                Box::new(first_try::FirstTry {
+                    tries: *tries,
+                    after,
+                    until,
+                    ending: ending(end)?,
+                    seen: first_try::Seen::default(),
+                })
             }
         });
     }

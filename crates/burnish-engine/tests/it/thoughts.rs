@@ -197,11 +197,47 @@ fn answers_side_by_side_are_what_they_are_alone() {
             turn(Trace::new(), &[Message::user("the goal is left")], &sampling, seed)
         })
     };
-    let ids = |trace: &Trace| trace.nodes().last().unwrap().ids.clone();
+    let said = |trace: &Trace| {
+        let node = trace.nodes().last().unwrap();
+        (node.ids.clone(), node.sources.clone(), node.sampled.clone())
+    };
     let together = answer_all(&mut LocalPolicy::new(&model, &chat, 0), turns());
     for (turn, (trace, _)) in turns().zip(&together) {
         let alone = answer_all(&mut LocalPolicy::new(&model, &chat, 0), [turn]);
-        assert_eq!(ids(&alone[0].0), ids(trace));
+        assert_eq!(said(&alone[0].0), said(trace));
+    }
+}
+
+#[test]
+fn the_first_control_that_puts_something_is_the_one_that_is_heard() {
+    let ending = |text: &str| json!({"budget": {"most": 0, "ending": text}});
+    let (one, other) = (" up<|pad|>", " left<|pad|>");
+    for (first, second) in [(one, other), (other, one)] {
+        let controls = json!([ending(first), ending(second)]);
+        let (ids, ..) =
+            answer(&with(json!({"open": "", "close": "<|pad|>", "controls": controls})), 1).unwrap();
+        let put = chat().tokenizer.encode(first).unwrap();
+        assert_eq!(ids[..put.len()], put);
+    }
+}
+
+#[test]
+fn a_prompt_whose_thoughts_are_closed_gets_none() {
+    // The prompt ends with this.
+    let sampling = with(json!({"close": "assistant", "controls": [
+        {"forced": {}}, {"shifted": {"by": -1e9, "words": ["the"]}}
+    ]}));
+    for seed in 0..6 {
+        assert_eq!(answer(&sampling, seed).unwrap().0, plain(seed).0);
+    }
+}
+
+#[test]
+fn nothing_is_asked_where_the_context_has_no_room() {
+    let control = json!({"threshold": 0.5, "delimiter": "e", "probe": "up", "tokens": 200, "words": ["the"]});
+    let sampling = with(json!({"open": "", "controls": [{"certainty": control}]}));
+    for seed in 0..12 {
+        assert_eq!(answer(&sampling, seed).unwrap().3, 0);
     }
 }
 

@@ -162,7 +162,6 @@ impl WorldsConfig {
                 return Err(config_error("worlds", &problem));
             }
         }
-        drop(graph);
         Ok(Arc::new(worlds))
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::ID;
 use super::config::{Component, foreign};
-use super::truth::{Server, Truth, call, specs};
+use super::truth::{Places, Truth, call, specs};
 use crate::{EnvError, Environment, Step};
 
 /// Plays tasks on tool worlds.
@@ -25,10 +25,9 @@ pub(super) struct WorldsEnvironment {
 #[derive(Debug)]
 struct Episode {
     truth: Truth,
-    /// States of the task's worlds, in its order: now, before, and right in the end.
+    places: Places,
+    /// States of the task's worlds now, in its order.
     states: Vec<State>,
-    start: Vec<State>,
-    right: Vec<State>,
     made: Vec<MadeCall>,
     unreadable: usize,
     refused: bool,
@@ -50,13 +49,10 @@ impl WorldsEnvironment {
 impl Environment for WorldsEnvironment {
     fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
         let truth = Truth::of(task)?;
-        let servers = truth.servers(&self.worlds).map_err(|problem| foreign(&task.id, &problem))?;
-        let start: Vec<State> = servers.iter().map(|server| server.state.clone()).collect();
-        let right = servers.iter().map(|server| server.right.clone()).collect();
+        let places = truth.places(&self.worlds).map_err(|problem| foreign(&task.id, &problem))?;
         self.episode = Some(Episode {
-            states: start.clone(),
-            start,
-            right,
+            states: places.start.clone(),
+            places,
             truth,
             made: Vec::new(),
             unreadable: 0,
@@ -77,16 +73,9 @@ impl Environment for WorldsEnvironment {
 
     fn call(&mut self, asked: &FunctionCall, _key: &str) -> Result<String, EnvError> {
         let worlds = Arc::clone(&self.worlds);
+        let Episode { places, states, .. } = self.episode()?;
+        let said = call(&worlds, &places.worlds, states, &asked.name, &arguments(&asked.arguments));
         let episode = self.episode()?;
-        let mut servers: Vec<Server<'_>> = Vec::with_capacity(episode.states.len());
-        for (before, state) in episode.truth.worlds.iter().zip(&episode.states) {
-            let world = worlds.iter().find(|world| world.name == before.name);
-            let world = world
-                .ok_or_else(|| EnvError::Failed(format!("{ID}: there is no world `{}`", before.name)))?;
-            servers.push(Server { world, state: state.clone(), right: State::default() });
-        }
-        let said = call(&mut servers, &asked.name, &arguments(&asked.arguments));
-        episode.states = servers.into_iter().map(|server| server.state).collect();
         Ok(said.unwrap_or_else(|refusal| {
             episode.refused = true;
             refusal
@@ -116,8 +105,9 @@ impl Environment for WorldsEnvironment {
     fn verify(&mut self) -> Result<Verdict, EnvError> {
         let (tau, rewards) = (self.tau, self.rewards.clone());
         let episode = self.episode()?;
-        let right = episode.states.iter().zip(&episode.right).filter(|(is, should)| is == should).count();
-        let state = right as f64 / episode.right.len().max(1) as f64;
+        let right =
+            episode.states.iter().zip(&episode.places.end).filter(|(is, should)| is == should).count();
+        let state = right as f64 / episode.places.end.len().max(1) as f64;
         let gold = episode.truth.gold();
         let found = reward(&gold, &episode.made, state, episode.unreadable, tau);
         let value = |component: &Component| match component {
@@ -139,7 +129,7 @@ impl Environment for WorldsEnvironment {
             flags: BTreeMap::from([
                 ("refused".to_owned(), episode.refused),
                 ("unfinished".to_owned(), !is_over),
-                ("untouched".to_owned(), episode.states == episode.start),
+                ("untouched".to_owned(), episode.states == episode.places.start),
             ]),
             feedback: feedback(episode, &gold),
             error_turn: None,
@@ -149,7 +139,7 @@ impl Environment for WorldsEnvironment {
 
 /// What is not as it should be: a state before a call.
 fn feedback(episode: &Episode, gold: &[burnish_worlds::reward::GoldCall]) -> Option<String> {
-    let wrong = episode.states.iter().zip(&episode.right).position(|(is, should)| is != should);
+    let wrong = episode.states.iter().zip(&episode.places.end).position(|(is, should)| is != should);
     if let Some(before) = wrong.and_then(|at| episode.truth.worlds.get(at)) {
         return Some(format!("The state of {} is not what it should be.", before.name));
     }

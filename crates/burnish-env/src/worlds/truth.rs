@@ -39,12 +39,12 @@ pub(super) struct Asked {
     pub(super) calls: Vec<GoldCall>,
 }
 
-/// A world in an episode: its definition, its state, and the state that is right in the end.
+/// The worlds of a task, by their places among all, and their states before and after.
 #[derive(Debug, Clone)]
-pub(super) struct Server<'a> {
-    pub(super) world: &'a World,
-    pub(super) state: State,
-    pub(super) right: State,
+pub(super) struct Places {
+    pub(super) worlds: Vec<usize>,
+    pub(super) start: Vec<State>,
+    pub(super) end: Vec<State>,
 }
 
 impl Truth {
@@ -56,19 +56,20 @@ impl Truth {
         Truth::deserialize(&task.truth).map_err(|error| foreign(&task.id, &error.to_string()))
     }
 
-    /// The worlds of the task, in their states before.
+    /// The worlds of the task among `worlds`.
     ///
     /// # Errors
-    /// If a world is not among `worlds`, or can't have the state.
-    pub(super) fn servers<'a>(&self, worlds: &'a [World]) -> Result<Vec<Server<'a>>, String> {
-        let server = |before: &Before| {
-            let world = worlds.iter().find(|world| world.name == before.name);
-            let world = world.ok_or_else(|| format!("there is no world `{}`", before.name))?;
-            let (state, right) =
-                (State::from_json(&before.start, world)?, State::from_json(&before.end, world)?);
-            Ok(Server { world, state, right })
-        };
-        self.worlds.iter().map(server).collect()
+    /// If one is not there, or can't have its states.
+    pub(super) fn places(&self, worlds: &[World]) -> Result<Places, String> {
+        let mut places = Places { worlds: Vec::new(), start: Vec::new(), end: Vec::new() };
+        for before in &self.worlds {
+            let at = worlds.iter().position(|world| world.name == before.name);
+            let at = at.ok_or_else(|| format!("there is no world `{}`", before.name))?;
+            places.worlds.push(at);
+            places.start.push(State::from_json(&before.start, &worlds[at])?);
+            places.end.push(State::from_json(&before.end, &worlds[at])?);
+        }
+        Ok(places)
     }
 
     /// All gold calls, in order.
@@ -78,14 +79,14 @@ impl Truth {
 
     /// The conversation that solves the task, from the policy's first answer on. `None` if a gold call is refused.
     pub(super) fn conversation(&self, worlds: &[World]) -> Option<Vec<Message>> {
-        let mut servers = self.servers(worlds).ok()?;
+        let Places { worlds: places, start: mut states, .. } = self.places(worlds).ok()?;
         let mut messages = Vec::new();
         for (at, turn) in self.turns.iter().enumerate() {
             if at > 0 {
                 messages.push(Message::user(&turn.words));
             }
             for gold in &turn.calls {
-                let result = call(&mut servers, &gold.name, &gold.arguments).ok()?;
+                let result = call(worlds, &places, &mut states, &gold.name, &gold.arguments).ok()?;
                 let function = FunctionCall {
                     name: gold.name.clone(),
                     arguments: Value::Object(gold.arguments.clone()),
@@ -100,16 +101,18 @@ impl Truth {
     }
 }
 
-/// Runs a tool of one of the worlds: the result as the policy reads it, or the refusal.
+/// Runs a tool of one of the worlds at `places`, which are in `states`: the result as the policy reads it, or the refusal.
 pub(super) fn call(
-    servers: &mut [Server<'_>],
+    worlds: &[World],
+    places: &[usize],
+    states: &mut [State],
     name: &str,
     arguments: &Map<String, Value>,
 ) -> Result<String, String> {
-    let server = servers.iter_mut().find(|server| server.world.tool(name).is_some());
-    let server = server.ok_or_else(|| format!("there is no tool `{name}`"))?;
-    let tool = server.world.tool(name).ok_or_else(|| format!("there is no tool `{name}`"))?;
-    match tool.call(server.world, &mut server.state, arguments) {
+    let found =
+        places.iter().zip(states).find_map(|(&at, state)| Some((worlds[at].tool(name)?, &worlds[at], state)));
+    let (tool, world, state) = found.ok_or_else(|| format!("there is no tool `{name}`"))?;
+    match tool.call(world, state, arguments) {
         Ok(result) => Ok(Value::Object(result).to_string()),
         Err(failure) => Err(json!({ "error": failure.text() }).to_string()),
     }
