@@ -63,6 +63,15 @@ pub struct TurnOutput {
     pub stop: StopReason,
     /// One entry per sampled token if [`Sampling::logprobs`] asked for them; otherwise empty.
     pub logprobs: Vec<TokenLogprobs>,
+    /// Tokens that were read and sampled beside the answer, to decide about it; they are part of no trace.
+    pub aside: usize,
+}
+
+impl TurnOutput {
+    /// An answer without calls that could not be read, log-probs, and tokens beside it.
+    pub fn new(message: Message, stop: StopReason) -> Self {
+        TurnOutput { message, malformed: Vec::new(), stop, logprobs: Vec::new(), aside: 0 }
+    }
 }
 
 /// Id of a submitted turn, in the order of submission.

@@ -136,6 +136,13 @@ pub struct RecordedTurn {
     /// Details per token, if they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logprobs: Vec<TokenLogprobs>,
+    /// Tokens that were read and sampled beside the answer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub aside: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// All contacts of an episode with the world.

@@ -52,7 +52,7 @@ impl<F: FnMut(&Turn) -> Said> Script<F> {
         }
         let begun: String = turn.prefix.iter().map(|piece| piece.text.as_str()).collect();
         let message = Message::assistant(begun + &text);
-        Ok(TurnOutput { message, malformed: Vec::new(), stop, logprobs: Vec::new() })
+        Ok(TurnOutput::new(message, stop))
     }
 }
 

@@ -110,6 +110,12 @@ pub enum ThoughtControl {
     },
 }
 
+impl Default for Thoughts {
+    fn default() -> Self {
+        Thoughts { open: open(), close: close(), controls: Vec::new() }
+    }
+}
+
 impl Thoughts {
     /// Checks the ranges.
     ///

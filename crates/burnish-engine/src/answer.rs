@@ -58,6 +58,8 @@ pub(crate) struct Answer {
     is_put: bool,
     /// The result of the last probe, and the index of the control that asked for it.
     probed: Option<(usize, Probed)>,
+    /// Tokens that its probes read and sampled.
+    pub(crate) aside: usize,
     looker: Option<Looker>,
     /// Whose each token of the answer is; kept with latent steps, and from the first token on that a control put.
     sources: Option<Vec<Source>>,
@@ -140,6 +142,7 @@ impl Answer {
             forced: None,
             is_put: false,
             probed: None,
+            aside: 0,
             looker,
             sources: rule.as_ref().map(|_| Vec::new()),
             latents: Latents { rule, ..Latents::default() },
@@ -172,6 +175,7 @@ impl Answer {
             forced: None,
             is_put: false,
             probed: None,
+            aside: 0,
             looker: None,
             sources: None,
             latents: Latents::default(),
@@ -399,6 +403,7 @@ impl Answer {
             stop,
             text,
             details: std::mem::take(&mut self.details),
+            aside: self.aside,
         }
     }
 }

@@ -189,6 +189,7 @@ impl Canvas {
             stop,
             text: None,
             details: Vec::new(),
+            aside: 0,
         })
     }
 }

@@ -428,8 +428,11 @@ impl Sampler {
         let mut chosen: Vec<Next> = chosen.into_iter().flatten().collect();
         for ((sequence, &at), next) in sequences.iter_mut().zip(rows).zip(&mut chosen) {
             while let Next::Probe(probe) = next {
+                let anew = probe.instead.as_ref().map_or(0, |ids| ids.len() + sequence.answer.sampled());
+                let read = anew + probe.ids.len();
                 *next = match self.probe(sequence, Probe::clone(probe), &mut choosers[0])? {
                     Ok(probed) => {
+                        sequence.answer.aside += read + probed.ids.len();
                         sequence.answer.hear(probed);
                         sequence.answer.next(row(at), vocab, &mut choosers[0])
                     }

@@ -4,12 +4,14 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use burnish_core::{Message, Task};
 use burnish_data::Row;
 
 use crate::EnvError;
 use crate::redesign::Knob;
+use crate::skilled::{Library, Rules};
 
 /// Correct answers to imitate.
 pub trait Demonstrations {
@@ -35,6 +37,21 @@ pub trait Hints {
 pub trait Skills {
     /// Advice that a teacher may read in addition to the task's prompt; it applies to tasks of this kind.
     fn skill(&self, task: &Task) -> Option<String>;
+}
+
+/// A library of skills that episodes read, and that training fills between steps.
+pub trait SkillLibrary {
+    /// Lets episodes that begin from now on read `library`; `explores` says whether rarely used skills are preferred.
+    fn share(&self, library: Arc<Library>, explores: bool);
+
+    /// The library that episodes read now.
+    fn library(&self) -> Arc<Library>;
+
+    /// How it is used and kept.
+    fn rules(&self) -> Rules;
+
+    /// Whether the policy puts in order what it was given.
+    fn selects(&self) -> bool;
 }
 
 /// Tasks that can be reversed: a value given in the prompt is masked, an answer is stated, and the masked value is

@@ -1,8 +1,8 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, associative, chains, command, countdown, household, mapf, openenv, orders,
-    programs, recall, rows, scenes, tables, timed_facts, timeqa, worlds,
+    EnvError, Generator, accounts, associative, chains, clarify, command, countdown, household, mapf,
+    mapping, openenv, orders, programs, recall, rows, scenes, skilled, tables, timed_facts, timeqa, worlds,
 };
 
 /// One kind of environment.
@@ -28,16 +28,19 @@ pub const CATALOGUE: &[&Kind] = &[
     &command::agent::KIND,
     &associative::KIND,
     &chains::KIND,
+    &clarify::KIND,
     &command::KIND,
     &countdown::KIND,
     &household::KIND,
     &mapf::KIND,
+    &mapping::KIND,
     &openenv::KIND,
     &orders::KIND,
     &programs::KIND,
     &recall::KIND,
     &rows::KIND,
     &scenes::KIND,
+    &skilled::KIND,
     &tables::KIND,
     &timed_facts::KIND,
     &timeqa::KIND,
@@ -93,13 +96,16 @@ mod tests {
                 "accounts",
                 "associative",
                 "chains",
+                "clarify",
                 "countdown",
                 "household",
                 "mapf-frozenlake",
+                "mapping",
                 "orders",
                 "programs",
                 "recall",
                 "scenes",
+                "skilled",
                 "tables",
                 "timed_facts",
                 "worlds"

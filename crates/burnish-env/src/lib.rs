@@ -11,6 +11,7 @@ pub mod accounts;
 pub mod associative;
 mod catalogue;
 pub mod chains;
+pub mod clarify;
 mod code;
 pub mod command;
 pub mod countdown;
@@ -20,6 +21,7 @@ mod guest;
 pub mod household;
 pub mod lang;
 pub mod mapf;
+pub mod mapping;
 pub mod offered;
 mod one_turn;
 pub mod openenv;
@@ -34,6 +36,7 @@ pub mod servers;
 mod session;
 mod settings;
 mod shares;
+pub mod skilled;
 pub mod tables;
 pub mod timed_facts;
 pub mod timeqa;
@@ -46,7 +49,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use abilities::{CellStep, Cells, Demonstrations, FileRows, Hints, Redesign, Reversible, Skills};
+pub use abilities::{
+    CellStep, Cells, Demonstrations, FileRows, Hints, Redesign, Reversible, SkillLibrary, Skills,
+};
 pub use catalogue::{CATALOGUE, Kind, build, kind};
 pub use command::agent;
 pub use digest::digest;
@@ -170,6 +175,11 @@ pub trait Generator: Send + Sync {
 
     /// Advice for a teacher, if it has any.
     fn skills(&self) -> Option<&dyn Skills> {
+        None
+    }
+
+    /// The library of skills that its episodes read, if there is one.
+    fn skill_library(&self) -> Option<&dyn SkillLibrary> {
         None
     }
 
@@ -308,6 +318,12 @@ pub trait Environment: Send {
     /// too. Also on a record, where calls are not run again.
     fn called(&mut self, answer: &Message, said: &[Message]) {
         let _ = (answer, said);
+    }
+
+    /// Sees what came of a step that is on the episode's record ([`Environment::stepping`]). Also on a record, where a step that
+    /// is [`Repeating::Repeatable`] is not taken again.
+    fn stepped(&mut self, action: &Message, step: &Step) {
+        let _ = (action, step);
     }
 
     /// Receives the answer to a [`Step::Ask`].

@@ -124,12 +124,7 @@ impl Policy for Elsewhere {
     fn wait(&mut self) -> Vec<Answered> {
         let Some((id, turn)) = self.turn.take() else { return Vec::new() };
         let result = match self.answered.recv() {
-            Ok(message) => Ok(TurnOutput {
-                message,
-                malformed: Vec::new(),
-                stop: StopReason::EndToken,
-                logprobs: Vec::new(),
-            }),
+            Ok(message) => Ok(TurnOutput::new(message, StopReason::EndToken)),
             Err(_) => Err(PolicyError::Failed("it was given up".to_owned())),
         };
         vec![Answered { id, trace: turn.trace, result }]

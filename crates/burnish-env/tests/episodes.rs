@@ -178,12 +178,7 @@ impl<F: FnMut(&Turn) -> Message> Policy for Speaker<F> {
             latents: Vec::new(),
         };
         turn.trace.push(node(turn.trace.head(), ids, Some(sampled))).unwrap();
-        let result = Ok(TurnOutput {
-            message,
-            malformed: Vec::new(),
-            stop: StopReason::EndToken,
-            logprobs: Vec::new(),
-        });
+        let result = Ok(TurnOutput::new(message, StopReason::EndToken));
         self.over.push(Answered { id, trace: turn.trace, result });
         id
     }

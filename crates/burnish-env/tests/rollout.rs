@@ -351,12 +351,7 @@ impl Policy for Slow {
             let asked = turn.messages.last().unwrap().content.clone();
             let result = match asked.as_str() {
                 "fails" => Err(PolicyError::Failed("gone".into())),
-                _ => Ok(TurnOutput {
-                    message: Message::assistant("ok"),
-                    malformed: Vec::new(),
-                    stop: StopReason::EndToken,
-                    logprobs: Vec::new(),
-                }),
+                _ => Ok(TurnOutput::new(Message::assistant("ok"), StopReason::EndToken)),
             };
             self.order.push(asked);
             Answered { id, trace: turn.trace, result }

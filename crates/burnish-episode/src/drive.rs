@@ -128,7 +128,7 @@ mod tests {
 
     fn said(text: &str) -> Result<TurnOutput, PolicyError> {
         let (message, stop) = (Message::assistant(text), StopReason::EndToken);
-        Ok(TurnOutput { message, malformed: Vec::new(), stop, logprobs: Vec::new() })
+        Ok(TurnOutput::new(message, stop))
     }
 
     fn address() -> Address {

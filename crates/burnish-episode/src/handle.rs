@@ -220,7 +220,16 @@ impl Handle {
     /// Takes a turn from the record: the trace becomes what it was after that turn.
     fn told_again(&self, place: &Place, agent: &Agent, told: Told) -> Result<TurnOutput, ContactError> {
         match told {
-            Told::Turn(RecordedTurn { agent: of, nodes, head, message, stop, malformed, logprobs }) => {
+            Told::Turn(RecordedTurn {
+                agent: of,
+                nodes,
+                head,
+                message,
+                stop,
+                malformed,
+                logprobs,
+                aside,
+            }) => {
                 if of != agent.place {
                     return Err(ContactError::unlike(place, "another agent's turn was recorded"));
                 }
@@ -230,7 +239,7 @@ impl Handle {
                     ContactError::unlike(place, format!("its trace has {nodes} nodes, but fewer are there"))
                 })?;
                 desk.traces.insert(agent.place.clone(), trace);
-                Ok(TurnOutput { message, malformed, stop, logprobs })
+                Ok(TurnOutput { message, malformed, stop, logprobs, aside })
             }
             Told::TooLong { tokens, tokens_max } => {
                 Err(PolicyError::PromptTooLong { tokens, tokens_max }.into())
@@ -419,6 +428,7 @@ fn recorded(agent: &Agent, trace: &Trace, output: &TurnOutput) -> Told {
         stop: output.stop,
         malformed: output.malformed.clone(),
         logprobs: output.logprobs.clone(),
+        aside: output.aside,
     })
 }
 

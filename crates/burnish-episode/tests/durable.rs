@@ -339,11 +339,8 @@ impl Policy for OneByOne {
         id
     }
     fn poll(&mut self) -> Vec<Answered> {
-        let output = |turn: &Turn| TurnOutput {
-            message: Message::assistant(format!("{:x}", turn.seed)),
-            malformed: Vec::new(),
-            stop: StopReason::EndToken,
-            logprobs: Vec::new(),
+        let output = |turn: &Turn| {
+            TurnOutput::new(Message::assistant(format!("{:x}", turn.seed)), StopReason::EndToken)
         };
         let over = self.waiting.pop();
         over.map(|(id, turn)| Answered { id, result: Ok(output(&turn)), trace: turn.trace })

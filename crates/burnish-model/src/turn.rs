@@ -26,6 +26,8 @@ pub struct Generated {
     pub latents: Vec<f32>,
     /// One entry per id if [`Sampling::logprobs`](burnish_core::Sampling::logprobs) asked for them; otherwise empty.
     pub details: Vec<TokenLogprobs>,
+    /// Tokens that probes read and sampled beside it.
+    pub aside: usize,
 }
 
 impl Chat {
@@ -61,7 +63,7 @@ impl Chat {
         generated: Generated,
         policy_version: u64,
     ) -> Result<TurnOutput, PolicyError> {
-        let Generated { ids, model_logprobs, sampled_logprobs, stop, text, sources, latents, details } =
+        let Generated { ids, model_logprobs, sampled_logprobs, stop, text, sources, latents, details, aside } =
             generated;
         let sampling = &*turn.sampling;
         let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
@@ -82,6 +84,6 @@ impl Chat {
         let to = AnswerTo { messages: &turn.messages, tools: &turn.tools, begun: &turn.prefix };
         let recorded = self.record_answer(trace, (ids, sources), content, sampled, &to);
         let Recorded { message, malformed } = recorded.map_err(failed)?;
-        Ok(TurnOutput { message, malformed, stop, logprobs: details })
+        Ok(TurnOutput { message, malformed, stop, logprobs: details, aside })
     }
 }

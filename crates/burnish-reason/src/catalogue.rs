@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::card::{Card, Part};
 use crate::strategy::Strategy;
-use crate::{BestOfN, Heavyskill, Majority, SelfRefine, WeightedVote};
+use crate::{BestOfN, Controlled, Heavyskill, Majority, SelfRefine, WeightedVote};
 
 /// A strategy; its own type is erased.
 pub struct Entry {
@@ -28,6 +28,7 @@ pub const STRATEGIES: &[Entry] = &[
     entry::<WeightedVote>(),
     entry::<SelfRefine>(),
     entry::<Heavyskill>(),
+    entry::<Controlled>(),
 ];
 
 /// The cards, in the order of the list.
@@ -145,6 +146,8 @@ mod tests {
             ("heavyskill", json!({"selection": "best"}), "config.selection"),
             ("heavyskill", json!({"template": "{prompt}"}), "{drafts}"),
             ("heavyskill", json!({"deliberations": 0}), "config.deliberations"),
+            ("controlled", json!({"controls": [{"certainty": {"threshold": 2.0}}]}), "config.controls"),
+            ("controlled", json!({"controls": [{"budgets": {}}]}), "config.controls"),
         ];
         for (strategy, config, part) in wrong {
             let given = StrategyConfig { strategy: strategy.into(), config };

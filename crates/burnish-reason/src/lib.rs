@@ -21,6 +21,7 @@
 mod best_of_n;
 mod card;
 mod catalogue;
+mod controlled;
 mod equality;
 pub mod heavyskill;
 mod majority;
@@ -39,6 +40,7 @@ pub use best_of_n::BestOfN;
 pub use burnish_core::settings::SettingError;
 pub use card::{Card, Part};
 pub use catalogue::{Entry, STRATEGIES, StrategyConfig, cards};
+pub use controlled::Controlled;
 pub use heavyskill::Heavyskill;
 pub use majority::Majority;
 pub use rates::Rates;

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Tokens {
     /// Tokens that were sampled.
     pub generated: usize,
-    /// Tokens of prompts, each time that one was read.
+    /// Tokens of prompts, each time that one was read; and those that were read and sampled beside an answer, to decide
+    /// about it.
     pub read: usize,
 }
 

@@ -211,7 +211,7 @@ impl Session {
         let candidate = &considered.candidates[chosen];
         let (message, malformed, stop) =
             (candidate.message.clone(), candidate.malformed.clone(), candidate.stop);
-        let output = TurnOutput { message, malformed, stop, logprobs: Vec::new() };
+        let output = TurnOutput { malformed, ..TurnOutput::new(message, stop) };
         Over { considered, trace, output }
     }
 }
@@ -260,7 +260,8 @@ impl Cost {
             return Cost { tokens: Tokens { generated, read }, mean_logprob: None, is_counted: false };
         }
         let path = trace.head().map(|head| trace.path(head)).unwrap_or_default();
-        let (mut tokens, mut logprobs, mut count) = (Tokens::default(), 0.0, 0);
+        let mut tokens = Tokens { generated: 0, read: output.aside };
+        let (mut logprobs, mut count) = (0.0, 0);
         for NodeId(at) in path {
             let node = &trace.nodes()[at];
             match &node.sampled {

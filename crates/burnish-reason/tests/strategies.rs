@@ -35,6 +35,7 @@ fn all() -> Vec<StrategyConfig> {
         strategy("weighted_vote", json!({"samples": 3, "score": {"by": "judge"}})),
         strategy("self_refine", json!({"rounds": 2})),
         strategy("heavyskill", json!({"drafts": 3, "pool": 5, "deliberations": 2, "iterations": 2})),
+        strategy("controlled", json!({"controls": [{"shifted": {}}]})),
     ]
 }
 
@@ -47,6 +48,7 @@ fn one_candidate_is_the_plain_answer_to_the_bit() {
         strategy("majority", json!({"samples": 1})),
         strategy("weighted_vote", json!({"samples": 1})),
         strategy("heavyskill", json!({"drafts": 0, "deliberations": 1})),
+        strategy("controlled", json!({})),
     ] {
         let (text, trace, _) = answer(&config, Speaker::new(number), turn("?", 5));
         assert_eq!((text, trace), (plain_text.clone(), plain.clone()), "{config:?}");
@@ -64,6 +66,19 @@ fn one_draft_and_one_deliberation_are_self_refinement_to_the_bit() {
         assert_eq!(one.2, other.2);
         assert_eq!(one.2.candidates.len(), 1 + rounds);
     }
+}
+
+#[test]
+fn controls_reach_the_policy_and_nothing_else_of_the_turn_changes() {
+    let seen = |turn: &Turn| format!("{:?} {}", turn.sampling.thoughts, turn.sampling.temperature);
+    let config = strategy("controlled", json!({"close": "</t>", "controls": [{"budget": {"most": 7}}]}));
+    let (text, ..) = answer(&config, Speaker::new(seen), turn("?", 5));
+    assert!(text.contains("close: \"</t>\"") && text.contains("most: Some(7)"), "{text}");
+    let plain = turn("?", 5).sampling;
+    assert!(text.ends_with(&format!(" {}", plain.temperature)));
+    let controlled = Sampling { thoughts: Some(burnish_core::Thoughts::default()), ..(*plain).clone() };
+    let error = config.build().unwrap().check_sampling(&controlled).unwrap_err().to_string();
+    assert!(error.contains("controls") && error.contains("eval.thoughts"), "{error}");
 }
 
 #[test]

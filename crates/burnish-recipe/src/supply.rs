@@ -3,7 +3,8 @@
 
 use burnish_rl::fact::{
     BOOTSTRAP, COMPONENTS, CONTINUED, COUNTERPART, FLAW, Fact, GREEDY_REWARD, HINT, LOGPROBS, REFERENCE,
-    SQUARES, TASK_DRIFT, TEACHER, TEACHER_HEAD, TURN_REWARDS, TURN_STATES, VALUES, WINS, WORTH,
+    SEGMENT_REWARDS, SEGMENTS, SQUARES, TASK_DRIFT, TEACHER, TEACHER_HEAD, TURN_REWARDS, TURN_STATES, VALUES,
+    WINS, WORTH,
 };
 use burnish_rl::plan::RolloutPlan;
 
@@ -34,7 +35,7 @@ pub(crate) struct Table {
 pub(crate) type Clash = (&'static str, &'static str);
 
 /// Every supply, in the order in which they are asked.
-pub static SUPPLIES: [&Supply; 12] = [
+pub static SUPPLIES: [&Supply; 13] = [
     &OF_REFERENCE,
     &OF_TEACHER,
     &OF_VERDICTS,
@@ -46,6 +47,7 @@ pub static SUPPLIES: [&Supply; 12] = [
     &OF_JUDGE,
     &OF_CONTINUATIONS,
     &OF_WORTH,
+    &OF_SKILLS,
     &OF_ENVIRONMENT,
 ];
 
@@ -137,6 +139,15 @@ pub static OF_WORTH: Supply = Supply {
         there.map(|(key, _)| (key, "which tells what bare answers are worth"))
     },
     ..Supply::plain(&[&WORTH])
+};
+
+/// What turns do with a library of skills.
+pub static OF_SKILLS: Supply = Supply {
+    clash: |recipe, _| {
+        (recipe.env.id != "skilled")
+            .then_some(("env.id", "which credits turns that use a library; take \"skilled\""))
+    },
+    ..Supply::plain(&[&SEGMENTS, &SEGMENT_REWARDS])
 };
 
 /// What environments know about their tasks; they supply it themselves when asked.

@@ -117,6 +117,7 @@ pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[
     estimator::<advantage::Rdpo>(),
     estimator::<advantage::Skpo>(),
     estimator::<advantage::Fapo>(),
+    estimator::<advantage::Skill1>(),
 ];
 
 /// The losses of pairs and of labelled answers.

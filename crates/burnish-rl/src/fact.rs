@@ -60,6 +60,14 @@ pub static TURN_REWARDS: Fact = Fact { id: "turn.rewards", per: Per::Turn, about
 pub static TURN_STATES: Fact =
     Fact { id: "turn.states", per: Per::Turn, about: "which state each turn was taken in" };
 
+/// What each turn does with a library of skills: [`ASKING`](crate::advantage::ASKING) and the like.
+pub static SEGMENTS: Fact =
+    Fact { id: "skill.segments", per: Per::Turn, about: "what each turn does with a library of skills" };
+
+/// What each turn earned by the reward of its segment; a number that is not finite counts as nothing.
+pub static SEGMENT_REWARDS: Fact =
+    Fact { id: "skill.rewards", per: Per::Turn, about: "what each turn with a library of skills earned" };
+
 /// Reward of a greedy answer to the same task.
 pub static GREEDY_REWARD: Fact =
     Fact { id: "greedy.reward", per: Per::Rollout, about: "reward of a greedy answer" };
@@ -138,6 +146,8 @@ pub static FACTS: &[&Fact] = &[
     &COMPONENTS,
     &TURN_REWARDS,
     &TURN_STATES,
+    &SEGMENTS,
+    &SEGMENT_REWARDS,
     &GREEDY_REWARD,
     &WINS,
     &LOGPROBS,

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::RunError;
 use crate::model_path;
+use crate::online::supply::{saved_library, share_library};
 use crate::policy::{LoadedPolicy, named_template};
 use crate::stages;
 use crate::stored::{self, Found};
@@ -101,9 +102,18 @@ impl Target {
         policy: &Path,
         step: Option<u64>,
     ) -> Result<Self, RunError> {
-        let Found { recipe, mut notes } = recipe_of(path, overrides)?;
-        let FoundPolicy { dir, version, start, notes: of_policy, .. } = policy_of(policy, step)?;
-        notes.extend(of_policy);
+        let Found { recipe, notes } = recipe_of(path, overrides)?;
+        let mut target = Target::playing(recipe, policy, step)?;
+        target.notes.splice(0..0, notes);
+        Ok(target)
+    }
+
+    /// As [`Target::with_policy`], with a recipe that was already read.
+    ///
+    /// # Errors
+    /// If there is no policy.
+    pub fn playing(recipe: Recipe, policy: &Path, step: Option<u64>) -> Result<Self, RunError> {
+        let FoundPolicy { dir, version, start, notes, .. } = policy_of(policy, step)?;
         let template = recipe.policy.chat_template.clone().filter(|_| !is_run(policy));
         Ok(Target { recipe, player: Player::Model { dir, version }, start, template, notes })
     }
@@ -114,7 +124,13 @@ impl Target {
     /// If the recipe is wrong.
     pub fn asking(path: &Path, overrides: &[String], endpoint: EndpointConfig) -> Result<Self, RunError> {
         let Found { recipe, notes } = recipe_of(path, overrides)?;
-        Ok(Target { recipe, player: Player::Endpoint(endpoint), start: None, template: None, notes })
+        Ok(Target { notes, ..Target::served(recipe, endpoint) })
+    }
+
+    /// As [`Target::asking`], with a recipe that was already read.
+    pub fn served(recipe: Recipe, endpoint: EndpointConfig) -> Self {
+        let player = Player::Endpoint(endpoint);
+        Target { recipe, player, start: None, template: None, notes: Vec::new() }
     }
 
     /// What to tell a person about the run: what is damaged, and what is no longer at its old place.
@@ -163,6 +179,19 @@ impl Target {
         Ok(policy.on(&device))
     }
 
+    /// Lets environments read the library of skills that the policy's run had when the policy was saved, if it had one.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub(crate) fn share_library(&self, tasks: &Tasks) -> Result<(), RunError> {
+        let Player::Model { dir, .. } = &self.player else { return Ok(()) };
+        let Ok(checkpoint) = Checkpoint::open(dir) else { return Ok(()) };
+        if let Some(library) = saved_library(&checkpoint.state()["stage"])? {
+            share_library(&library, tasks);
+        }
+        Ok(())
+    }
+
     /// Refuses to evaluate if no tasks are held out.
     ///
     /// # Errors
@@ -193,6 +222,7 @@ impl Target {
             None => (tasks.generator()?, &tasks.train),
         };
         let chosen: Vec<Task> = from.iter().take(count).cloned().collect();
+        self.share_library(&tasks)?;
         let policy = self.load()?;
         tasks.others.check(&policy.chat.tokenizer)?;
         let mut local = policy.sampler(self.version(), recipe.rollout.limits());

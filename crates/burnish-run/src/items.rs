@@ -275,6 +275,7 @@ impl Target {
         Ok(match self.player() {
             Player::Endpoint(config) => Box::new(served(config, self.recipe(), set)?),
             Player::Model { version, .. } => {
+                self.share_library(tasks)?;
                 let loaded = self.load()?;
                 tasks.others.check(&loaded.chat.tokenizer)?;
                 Box::new(loaded.sampler(*version, self.recipe().rollout.limits()))

@@ -41,6 +41,7 @@ mod tasks;
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../burnish-remote/src/test_server.rs"]
 mod test_server;
+pub mod texts;
 pub mod train;
 mod trainer;
 mod unread;

@@ -510,7 +510,8 @@ impl Parts {
         let work = if is_grpo {
             let config = recipe.trainer_config();
             let (schedule, state) = (schedule(recipe), &state["stage"]);
-            let work = OnlineLoop::new(recipe, &learner, schedule, &config, checkpoint.as_ref(), state)?;
+            let mut work = OnlineLoop::new(recipe, &learner, schedule, &config, checkpoint.as_ref(), state)?;
+            work.prepare(&tasks);
             Loop::Online(Box::new(work))
         } else if !has_rows {
             Loop::Still

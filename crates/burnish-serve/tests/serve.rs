@@ -184,12 +184,7 @@ impl Policy for Slow {
         }
         let (id, turn) = self.turns.remove(0);
         let message = Message::assistant(turn.messages[0].content.clone());
-        let output = burnish_core::TurnOutput {
-            message,
-            malformed: Vec::new(),
-            stop: StopReason::EndToken,
-            logprobs: Vec::new(),
-        };
+        let output = burnish_core::TurnOutput::new(message, StopReason::EndToken);
         vec![Answered { id, trace: turn.trace, result: Ok(output) }]
     }
     fn wait(&mut self) -> Vec<Answered> {

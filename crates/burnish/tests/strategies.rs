@@ -228,6 +228,28 @@ fn a_server_answers_by_a_strategy_and_its_tokens_are_estimated() {
 }
 
 #[test]
+fn controlled_thoughts_stand_beside_free_ones_with_what_probes_cost() {
+    let scratch = Scratch::with_policy_of_chains();
+    let spent = |strategy: &str| {
+        let found = parsed(&scratch.burnish(&arguments(strategy, &["--json"])).succeeds().stdout());
+        let rows = found["rows"].as_array().unwrap();
+        ["plain", "strategy"].map(|arm| rows.iter().find(|row| row["arm"] == arm).unwrap().clone())
+    };
+    let [plain, free] = spent("controlled");
+    for key in ["read", "generated", "summary"] {
+        assert_eq!(plain[key], free[key], "{key}");
+    }
+    // Steps end with line breaks, and a probe reads `=` and samples.
+    let controls =
+        r#"controls=[{certainty={threshold=0.999,delimiter="\n",probe="=",tokens=3,words=["9"]}}]"#;
+    let [plain, probed] = spent(&format!("controlled:open=\"\",{controls}"));
+    let read = |row: &serde_json::Value| row["read"].as_f64().unwrap();
+    assert!(read(&probed) >= read(&plain) + 2.0, "{plain} {probed}");
+    let wrong = arguments("controlled:controls=[{certainty={threshold=2}}]", &[]);
+    scratch.burnish(&wrong).fails_with(&["--strategy", "controls"]);
+}
+
+#[test]
 fn a_benchmark_is_played_by_a_strategy() {
     let scratch = Scratch::new();
     let row = |n: usize| {

@@ -45,7 +45,7 @@ impl<F: FnMut(&Turn) -> Message> Policy for Scripted<F> {
         self.2 += 1;
         let message = (self.0)(&turn);
         let malformed = Vec::new();
-        let output = TurnOutput { message, malformed, stop: StopReason::EndToken, logprobs: Vec::new() };
+        let output = TurnOutput { malformed, ..TurnOutput::new(message, StopReason::EndToken) };
         self.1.push(Answered { id, trace: turn.trace, result: Ok(output) });
         id
     }

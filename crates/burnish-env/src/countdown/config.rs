@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Operator;
+use super::{Operator, Tries};
 use crate::redesign::{Harder, Knob, KnobKind};
 use crate::settings::{check_bounds, config_error, to_value};
 use crate::{Bound, EnvError};
@@ -46,6 +46,17 @@ pub enum PromptStyle {
     Full,
 }
 
+/// What the thoughts of demonstrations are.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Thoughts {
+    /// The steps of the solution.
+    Steps,
+    /// Tries of answers, wrong ones among them, each doubted and checked. Verdicts then have flags that say what the tries
+    /// of an answer came to.
+    Tries(Tries),
+}
+
 /// The configuration of countdown tasks. Tasks are spread evenly over every allowed pair of (number of numbers, number
 /// of operations in the hidden solution).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,6 +81,8 @@ pub struct Config {
     pub reward: Reward,
     /// The style of the prompt.
     pub prompt: PromptStyle,
+    /// What the thoughts of demonstrations are.
+    pub thoughts: Thoughts,
 }
 
 impl Default for Config {
@@ -84,6 +97,7 @@ impl Default for Config {
             whole_steps: true,
             reward: Reward { wrong_format: 0.0, wrong: 0.1, correct: 1.0 },
             prompt: PromptStyle::Full,
+            thoughts: Thoughts::Steps,
         }
     }
 }
@@ -173,6 +187,9 @@ impl Config {
                 ));
             }
         }
+        if let Some((key, problem)) = self.thoughts.tries().and_then(Tries::problem) {
+            return Err(config_error(key, &problem));
+        }
         if self.operators.is_empty() {
             return Err(config_error("operators", "name at least one of \"+\", \"-\", \"*\", \"/\""));
         }
@@ -245,6 +262,10 @@ mod tests {
             problem(too_few),
             "operations.max: 3 operations at most can't use all of 6 numbers at least (use_all); nearest: 5"
         );
+        let tries =
+            |wrong: u32, doubted: f64| json!({"thoughts": {"tries": {"wrong": wrong, "doubted": doubted}}});
+        assert!(problem(tries(9, 0.5)).starts_with("thoughts.tries.wrong: 9 is out of range: 0 to 8"));
+        assert!(problem(tries(2, 1.5)).starts_with("thoughts.tries.doubted: 1.5 is out of range"));
         assert!(problem(json!({"operators": []})).starts_with("operators: name at least one"));
         assert!(problem(json!({"operators": ["^"]})).starts_with("operators: unknown variant `^`"));
         assert!(problem(json!({"numbers": {"min": -1}})).starts_with("numbers.min: invalid value"));

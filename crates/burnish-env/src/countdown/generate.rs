@@ -1,6 +1,6 @@
 //! The generator of countdown tasks.
 
-use burnish_core::rng::{Address, Purpose, Stream};
+use burnish_core::rng::{Address, Purpose, Stream, fold_bytes};
 use burnish_core::{Message, Task, TaskId};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -141,9 +141,16 @@ impl Generator for Countdown {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        let reward = self.config.reward;
+        let Config { reward, thoughts, .. } = self.config;
         Box::new(OneTurn::new(ID, Truth::of, move |truth: &Truth, answer| {
-            Ok(truth.puzzle.judge(text_of(answer)).verdict(&reward))
+            let text = text_of(answer);
+            let mut verdict = truth.puzzle.judge(text).verdict(&reward);
+            if thoughts.tries().is_some() {
+                let thought = answer.and_then(|answer| answer.reasoning_content.as_deref());
+                let flags = truth.puzzle.reflection(thought.unwrap_or(text)).flags();
+                verdict.flags.extend(flags.map(|(name, is_set)| (name.to_owned(), is_set)));
+            }
+            Ok(verdict)
         }))
     }
 
@@ -192,6 +199,13 @@ impl Redesign for Countdown {
 impl Demonstrations for Countdown {
     fn demonstrate(&self, task: &Task) -> Option<Message> {
         let truth = Truth::of(task).ok()?;
-        truth.puzzle.demonstration(&truth.solve()?).ok()
+        let solution = truth.solve()?;
+        match self.config.thoughts.tries() {
+            None => truth.puzzle.demonstration(&solution).ok(),
+            Some(tries) => {
+                let mut stream = Stream::new(fold_bytes(0, task.id.0.as_bytes()));
+                truth.puzzle.tried(&solution, tries, &mut stream).ok()
+            }
+        }
     }
 }

@@ -15,6 +15,7 @@ mod generate;
 mod puzzle;
 mod rational;
 mod solve;
+mod tries;
 
 use burnish_core::Task;
 use serde::{Deserialize, Serialize};
@@ -22,12 +23,13 @@ use serde_json::Value;
 
 use crate::{EnvError, Generator, Kind, settings};
 
-pub use config::{Config, PromptStyle, Range, Reward};
+pub use config::{Config, PromptStyle, Range, Reward, Thoughts};
 pub use expression::{Expression, Operation, Operator, ParseError, Place, parse};
 pub use generate::Countdown;
 pub use puzzle::{Finding, Puzzle};
 pub use rational::{Fault, Rational};
 pub use solve::{SOLVE_NUMBERS_MAX, solve};
+pub use tries::{Reflection, Tries};
 
 /// Id of the environment.
 const ID: &str = "countdown";

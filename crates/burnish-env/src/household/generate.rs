@@ -19,13 +19,13 @@ const TOO_LONG: &str = "plan too long";
 const NO_TARGET: &str = "no place to put it";
 
 /// A task with the length of its shortest plan.
-pub(super) struct Instance {
-    pub(super) truth: Truth,
-    pub(super) steps: usize,
+pub(crate) struct Instance {
+    pub(crate) truth: Truth,
+    pub(crate) steps: usize,
 }
 
 /// Makes `count` instances in random order, and reports on every type.
-pub(super) fn instances(
+pub(crate) fn instances(
     config: &HouseholdConfig,
     seed: u64,
     count: usize,
@@ -158,7 +158,7 @@ fn house(config: &HouseholdConfig, stream: &mut Stream) -> House {
 }
 
 /// The labels by which results are broken down.
-pub(super) fn labels(instance: &Instance) -> BTreeMap<String, String> {
+pub(crate) fn labels(instance: &Instance) -> BTreeMap<String, String> {
     let Truth { house, start, goal } = &instance.truth;
     let hidden = |it: &usize| start.things[*it].place.is_some_and(|at| house.places[at].kind.has_door());
     let is_hidden = goal.objects.iter().any(hidden);

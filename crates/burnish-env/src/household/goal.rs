@@ -7,7 +7,7 @@ use super::world::{House, PlaceKind, Warmth, World};
 /// The six types of task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum TaskType {
+pub(crate) enum TaskType {
     Pick,
     Clean,
     Heat,
@@ -18,11 +18,11 @@ pub(super) enum TaskType {
 
 impl TaskType {
     /// In the order of the configuration's keys.
-    pub(super) const ALL: [TaskType; 6] =
+    pub(crate) const ALL: [TaskType; 6] =
         [TaskType::Pick, TaskType::Clean, TaskType::Heat, TaskType::Cool, TaskType::Examine, TaskType::Two];
 
     /// Its key in the configuration and its label.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             TaskType::Pick => "pick",
             TaskType::Clean => "clean",
@@ -34,7 +34,7 @@ impl TaskType {
     }
 
     /// The appliance that it needs.
-    pub(super) fn appliance(self) -> Option<PlaceKind> {
+    pub(crate) fn appliance(self) -> Option<PlaceKind> {
         match self {
             TaskType::Clean => Some(PlaceKind::Sink),
             TaskType::Heat => Some(PlaceKind::Stove),
@@ -48,18 +48,18 @@ impl TaskType {
 /// The goal. Numbers are indices into the house.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Goal {
+pub(crate) struct Goal {
     #[serde(rename = "type")]
-    pub(super) kind: TaskType,
+    pub(crate) kind: TaskType,
     /// One object; two for [`TaskType::Two`].
-    pub(super) objects: Vec<usize>,
+    pub(crate) objects: Vec<usize>,
     /// Where to put them; `None` for [`TaskType::Examine`].
-    pub(super) place: Option<usize>,
+    pub(crate) place: Option<usize>,
 }
 
 impl Goal {
     /// Is it a valid goal in this house?
-    pub(super) fn fits(&self, house: &House) -> bool {
+    pub(crate) fn fits(&self, house: &House) -> bool {
         let wanted = if self.kind == TaskType::Two { 2 } else { 1 };
         self.objects.len() == wanted
             && self.objects.iter().all(|&it| it < house.objects.len())
@@ -68,7 +68,7 @@ impl Goal {
     }
 
     /// Is it done?
-    pub(super) fn is_reached(&self, world: &World) -> bool {
+    pub(crate) fn is_reached(&self, world: &World) -> bool {
         self.objects.iter().all(|&it| {
             let thing = &world.things[it];
             let is_placed = self.place.is_some() && thing.place == self.place;
@@ -84,7 +84,7 @@ impl Goal {
 
     /// The sub-goals in order, each with whether the world meets it now. Holding an object is one of them, so the
     /// caller must remember which were ever met.
-    pub(super) fn sub_goals(&self, house: &House, world: &World) -> Vec<(String, bool)> {
+    pub(crate) fn sub_goals(&self, house: &House, world: &World) -> Vec<(String, bool)> {
         let mut all = Vec::new();
         for &it in &self.objects {
             let (name, thing) = (&house.objects[it], &world.things[it]);
@@ -105,7 +105,7 @@ impl Goal {
     }
 
     /// The text of the goal.
-    pub(super) fn text(&self, house: &House) -> String {
+    pub(crate) fn text(&self, house: &House) -> String {
         let names: Vec<&str> = self.objects.iter().map(|&it| house.objects[it].as_str()).collect();
         let adjective = match self.kind {
             TaskType::Clean => "clean ",
@@ -122,7 +122,7 @@ impl Goal {
 }
 
 /// `on table`, `in drawer`.
-pub(super) fn at(house: &House, place: usize) -> String {
+pub(crate) fn at(house: &House, place: usize) -> String {
     let place = &house.places[place];
     format!("{} {}", if place.kind.has_door() { "in" } else { "on" }, place.name)
 }

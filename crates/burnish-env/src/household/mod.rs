@@ -17,6 +17,7 @@ mod config;
 mod explore;
 mod generate;
 mod goal;
+pub(crate) mod mapped;
 mod play;
 mod skill;
 mod solve;

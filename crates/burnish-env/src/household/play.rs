@@ -14,10 +14,10 @@ use crate::{EnvError, Environment, Step};
 /// The part of a task that the policy is not told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Truth {
-    pub(super) house: House,
-    pub(super) start: World,
-    pub(super) goal: Goal,
+pub(crate) struct Truth {
+    pub(crate) house: House,
+    pub(crate) start: World,
+    pub(crate) goal: Goal,
 }
 
 impl Truth {
@@ -25,7 +25,7 @@ impl Truth {
     ///
     /// # Errors
     /// If the task is not one of this environment.
-    pub(super) fn of(task: &Task) -> Result<Truth, EnvError> {
+    pub(crate) fn of(task: &Task) -> Result<Truth, EnvError> {
         let foreign =
             |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
         let truth = Truth::deserialize(&task.truth).map_err(|error| foreign(error.to_string()))?;
@@ -134,18 +134,18 @@ impl Episode {
 
 /// Plays household tasks.
 #[derive(Debug)]
-pub(super) struct HouseholdEnvironment {
+pub(crate) struct HouseholdEnvironment {
     config: HouseholdConfig,
     episode: Option<Episode>,
 }
 
 impl HouseholdEnvironment {
-    pub(super) fn new(config: HouseholdConfig) -> Self {
+    pub(crate) fn new(config: HouseholdConfig) -> Self {
         HouseholdEnvironment { config, episode: None }
     }
 
     #[cfg(test)]
-    pub(super) fn world(&self) -> Option<&World> {
+    pub(crate) fn world(&self) -> Option<&World> {
         self.episode.as_ref().map(|episode| &episode.world)
     }
 }
@@ -184,7 +184,7 @@ impl Environment for HouseholdEnvironment {
 }
 
 /// The messages of an episode with these `actions`; the last message is an answer.
-pub(super) fn episode(
+pub(crate) fn episode(
     config: &HouseholdConfig,
     task: &Task,
     truth: Truth,

@@ -7,7 +7,7 @@ use super::world::{Action, House, World};
 
 /// A shortest plan from `start` for an agent that knows where everything is and only ever holds objects of the goal;
 /// `None` if there is none. Of several shortest plans, the first in the order of [`candidates`].
-pub(super) fn plan(house: &House, start: &World, goal: &Goal) -> Option<Vec<Action>> {
+pub(crate) fn plan(house: &House, start: &World, goal: &Goal) -> Option<Vec<Action>> {
     if goal.is_reached(start) {
         return Some(Vec::new());
     }

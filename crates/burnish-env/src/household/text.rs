@@ -5,7 +5,7 @@ use super::goal::Goal;
 use super::world::{House, Warmth, World};
 
 /// The observation after an impossible action.
-pub(super) const NOTHING: &str = "nothing happens";
+pub(crate) const NOTHING: &str = "nothing happens";
 
 const RULES: &str = "You are in a house. Answer with one action and nothing else:\n\
     look; go PLACE (in this room); go ROOM; open PLACE; take OBJECT; put OBJECT PLACE; clean OBJECT (at the sink); \
@@ -14,7 +14,7 @@ const RULES: &str = "You are in a house. Answer with one action and nothing else
 
 /// The prompt: the rooms, with what is in sight from where the agent stands (or everything, if `reveal`), and the goal.
 /// Every place is named, so that only objects must be found.
-pub(super) fn prompt(house: &House, world: &World, goal: &Goal, reveal: bool, style: PromptStyle) -> String {
+pub(crate) fn prompt(house: &House, world: &World, goal: &Goal, reveal: bool, style: PromptStyle) -> String {
     let mut lines = vec![room(house, world, world.room, true, reveal)];
     let others = (0..house.rooms.len()).filter(|&other| other != world.room);
     lines.extend(others.map(|other| room(house, world, other, reveal, reveal)));
@@ -28,7 +28,7 @@ pub(super) fn prompt(house: &House, world: &World, goal: &Goal, reveal: bool, st
 
 /// The observation: the place where the agent stands, or else the room; and what it holds. It depends on the world
 /// alone, so that equal observations stand for (nearly) equal states.
-pub(super) fn observation(house: &House, world: &World, reveal: bool) -> String {
+pub(crate) fn observation(house: &House, world: &World, reveal: bool) -> String {
     let seen = match world.at {
         Some(at) => format!("at {}", place(house, world, at, true, reveal)),
         None => room(house, world, world.room, true, reveal),
@@ -37,7 +37,7 @@ pub(super) fn observation(house: &House, world: &World, reveal: bool) -> String 
 }
 
 /// The observation after [`super::world::Action::Look`]: the room, and what the agent holds.
-pub(super) fn look(house: &House, world: &World, reveal: bool) -> String {
+pub(crate) fn look(house: &House, world: &World, reveal: bool) -> String {
     with_hand(house, world, room(house, world, world.room, true, reveal))
 }
 

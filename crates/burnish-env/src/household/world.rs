@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The kind of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum PlaceKind {
+pub(crate) enum PlaceKind {
     /// Objects lie on it, in sight.
     Surface,
     /// Objects lie in it; closed at first.
@@ -21,11 +21,11 @@ pub(super) enum PlaceKind {
 }
 
 impl PlaceKind {
-    pub(super) fn has_door(self) -> bool {
+    pub(crate) fn has_door(self) -> bool {
         matches!(self, PlaceKind::Container | PlaceKind::Fridge)
     }
 
-    pub(super) fn can_store(self) -> bool {
+    pub(crate) fn can_store(self) -> bool {
         self.has_door() || self == PlaceKind::Surface
     }
 }
@@ -33,24 +33,24 @@ impl PlaceKind {
 /// A place in a room.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Place {
-    pub(super) name: String,
-    pub(super) room: usize,
-    pub(super) kind: PlaceKind,
+pub(crate) struct Place {
+    pub(crate) name: String,
+    pub(crate) room: usize,
+    pub(crate) kind: PlaceKind,
 }
 
 /// What never changes during an episode. No two names are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct House {
-    pub(super) rooms: Vec<String>,
-    pub(super) places: Vec<Place>,
-    pub(super) objects: Vec<String>,
+pub(crate) struct House {
+    pub(crate) rooms: Vec<String>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) objects: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Warmth {
+pub(crate) enum Warmth {
     Plain,
     Hot,
     Cold,
@@ -59,29 +59,29 @@ pub(super) enum Warmth {
 /// An object's state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Thing {
+pub(crate) struct Thing {
     /// Where it is; `None` in the hand.
-    pub(super) place: Option<usize>,
-    pub(super) is_clean: bool,
-    pub(super) warmth: Warmth,
-    pub(super) is_examined: bool,
+    pub(crate) place: Option<usize>,
+    pub(crate) is_clean: bool,
+    pub(crate) warmth: Warmth,
+    pub(crate) is_examined: bool,
 }
 
 /// Everything that changes. At most one object is held.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct World {
-    pub(super) room: usize,
+pub(crate) struct World {
+    pub(crate) room: usize,
     /// The place where the agent stands; `None` after it entered the room.
-    pub(super) at: Option<usize>,
+    pub(crate) at: Option<usize>,
     /// One entry per place; always true for places without a door.
-    pub(super) is_open: Vec<bool>,
-    pub(super) things: Vec<Thing>,
+    pub(crate) is_open: Vec<bool>,
+    pub(crate) things: Vec<Thing>,
 }
 
 /// An action of the agent. Numbers are indices into the house.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     Look,
     Enter(usize),
     Go(usize),
@@ -97,7 +97,7 @@ pub(super) enum Action {
 impl House {
     /// The action that a line of text describes; `None` if it is not an action, or names something that is not in the
     /// house.
-    pub(super) fn parse(&self, text: &str) -> Option<Action> {
+    pub(crate) fn parse(&self, text: &str) -> Option<Action> {
         let text = text.to_ascii_lowercase();
         let words: Vec<&str> = text.split_whitespace().collect();
         let room = |name: &str| self.rooms.iter().position(|room| room == name);
@@ -118,7 +118,7 @@ impl House {
     }
 
     /// The text of an action.
-    pub(super) fn word(&self, action: Action) -> String {
+    pub(crate) fn word(&self, action: Action) -> String {
         let (object, place) = (|at: usize| &self.objects[at], |at: usize| &self.places[at].name);
         match action {
             Action::Look => "look".to_owned(),
@@ -135,7 +135,7 @@ impl House {
     }
 
     /// Are rooms, places, and the world's indices consistent?
-    pub(super) fn fits(&self, world: &World) -> bool {
+    pub(crate) fn fits(&self, world: &World) -> bool {
         let held = world.things.iter().filter(|thing| thing.place.is_none()).count();
         let stored = |thing: &Thing| {
             thing.place.is_none_or(|at| self.places.get(at).is_some_and(|place| place.kind.can_store()))
@@ -152,18 +152,18 @@ impl House {
 
 impl World {
     /// The object in the hand.
-    pub(super) fn held(&self) -> Option<usize> {
+    pub(crate) fn held(&self) -> Option<usize> {
         self.things.iter().position(|thing| thing.place.is_none())
     }
 
     /// The objects at a place, whether they are in sight or not.
-    pub(super) fn contents(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn contents(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
         (0..self.things.len()).filter(move |&it| self.things[it].place == Some(place))
     }
 
     /// The world after an action; `None` if nothing happens because the action is impossible or would change nothing.
     /// Looking round is always possible.
-    pub(super) fn after(&self, house: &House, action: Action) -> Option<World> {
+    pub(crate) fn after(&self, house: &House, action: Action) -> Option<World> {
         let kind = self.at.map(|at| house.places[at].kind);
         let is_at = |wanted| kind == Some(wanted);
         let holds = |it: usize| self.things[it].place.is_none();

@@ -77,7 +77,7 @@ impl Policy for Recital<'_> {
         let id = TurnId(self.submitted);
         self.submitted += 1;
         let (message, stop) = (self.message.clone(), StopReason::EndToken);
-        let output = TurnOutput { message, malformed: Vec::new(), stop, logprobs: Vec::new() };
+        let output = TurnOutput::new(message, stop);
         self.over.push(Answered { id, trace: turn.trace, result: Ok(output) });
         id
     }

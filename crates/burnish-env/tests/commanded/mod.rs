@@ -61,12 +61,7 @@ impl<F: FnMut(&Turn) -> Message> Policy for Speaker<F> {
     fn submit(&mut self, turn: Turn) -> TurnId {
         let id = TurnId(self.over.len() as u64);
         let message = (self.answer)(&turn);
-        let result = Ok(TurnOutput {
-            message,
-            malformed: Vec::new(),
-            stop: StopReason::EndToken,
-            logprobs: Vec::new(),
-        });
+        let result = Ok(TurnOutput::new(message, StopReason::EndToken));
         self.over.push(Answered { id, trace: turn.trace, result });
         id
     }

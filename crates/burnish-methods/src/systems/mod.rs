@@ -5,6 +5,8 @@
 mod abstention;
 mod aopd;
 mod arm;
+mod cgrs;
+mod cyclic_reflex;
 mod daid;
 mod dereason;
 mod dgg;
@@ -12,13 +14,17 @@ mod dgpo;
 mod env_factory;
 mod fapo;
 mod fg2_gdn;
+mod first_try;
 mod heavyskill;
+mod information_gain;
 mod insight;
 mod lang;
+mod map_then_act;
 mod qk_restore;
 mod rdpo;
 mod redesign;
 mod sdar;
+mod skill1;
 mod skpo;
 mod switch;
 mod tabalign;
@@ -34,6 +40,8 @@ pub const SYSTEMS: &[System] = &[
     abstention::SYSTEM,
     aopd::SYSTEM,
     arm::SYSTEM,
+    cgrs::SYSTEM,
+    cyclic_reflex::SYSTEM,
     daid::SYSTEM,
     dereason::SYSTEM,
     dgg::SYSTEM,
@@ -41,13 +49,17 @@ pub const SYSTEMS: &[System] = &[
     env_factory::SYSTEM,
     fapo::SYSTEM,
     fg2_gdn::SYSTEM,
+    first_try::SYSTEM,
     heavyskill::SYSTEM,
+    information_gain::SYSTEM,
     insight::SYSTEM,
     lang::SYSTEM,
+    map_then_act::SYSTEM,
     qk_restore::SYSTEM,
     rdpo::SYSTEM,
     redesign::SYSTEM,
     sdar::SYSTEM,
+    skill1::SYSTEM,
     skpo::SYSTEM,
     switch::SYSTEM,
     tabalign::SYSTEM,

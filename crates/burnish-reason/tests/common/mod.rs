@@ -59,7 +59,7 @@ impl<F: FnMut(&Turn) -> String> Speaker<F> {
         }
         push(&mut turn.trace, parent, &text, Some(turn.seed));
         let (message, stop) = (Message::assistant(text), StopReason::EndToken);
-        Ok(TurnOutput { message, malformed: Vec::new(), stop, logprobs: Vec::new() })
+        Ok(TurnOutput::new(message, stop))
     }
 }
 

@@ -7,6 +7,7 @@ use burnish_http::{HttpError, Patience, Server, key_from};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+mod embeddings;
 mod policy;
 mod stream;
 #[cfg(test)]

@@ -156,7 +156,7 @@ impl Streaming for EndpointPolicy {
         let reasoning_content = (!turn.thoughts.is_empty()).then(|| turn.thoughts.clone());
         let message = Message { reasoning_content, ..Message::assistant(turn.text.clone()) };
         let stop = StopReason::Control;
-        let output = TurnOutput { message, malformed: Vec::new(), stop, logprobs: Vec::new() };
+        let output = TurnOutput::new(message, stop);
         // It is heard like any other answer.
         self.turns.tell_of(id, News::Over(Ok(output)));
         true
@@ -224,7 +224,7 @@ fn output(answer: ChatAnswer) -> TurnOutput {
     let reasoning_content = answer.reasoning_content;
     let message =
         Message { reasoning_content, tool_calls: answer.calls, ..Message::assistant(answer.content) };
-    TurnOutput { message, malformed: answer.malformed, stop, logprobs: Vec::new() }
+    TurnOutput { malformed: answer.malformed, ..TurnOutput::new(message, stop) }
 }
 
 /// The error if the server complains about a prompt that does not fit. Servers share no code for it; vLLM and similar

@@ -96,6 +96,7 @@ impl TokenPolicy {
             sources: None,
             latents: Vec::new(),
             details: Vec::new(),
+            aside: 0,
         })
     }
 }

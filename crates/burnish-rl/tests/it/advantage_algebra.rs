@@ -338,6 +338,7 @@ fn others() -> Vec<(&'static str, Value)> {
         ("rdpo", json!({ "quantile": false, "magnitude": "none", "normalise": "none" })),
         ("rdpo", json!({ "magnitude": "blend", "shrinkage": 0.0, "epsilon": 0.0, "weights": [0.3] })),
         ("skpo", json!({ "single_stream": true, "reward_min": -1.0 })),
+        ("skill1", json!({ "ordering_weight": 0.0, "epsilon": 0.0 })),
         ("skpo", json!({ "group": { "scale": "batch" }, "upstream_normalisation": "identity" })),
     ];
     for normalisation in ["mean_std", "mean", "asym_clip", "identity"] {

@@ -8,8 +8,8 @@ use burnish_rl::advantage::{
 };
 use burnish_rl::catalogue::ADVANTAGES;
 use burnish_rl::fact::{
-    BOOTSTRAP, COMPONENTS, Continuations, FLAW, GREEDY_REWARD, LOGPROBS, Need, SQUARES, TASK_DRIFT,
-    TURN_REWARDS, TURN_STATES, VALUES, WINS,
+    BOOTSTRAP, COMPONENTS, Continuations, FLAW, GREEDY_REWARD, LOGPROBS, Need, SEGMENT_REWARDS, SEGMENTS,
+    SQUARES, TASK_DRIFT, TURN_REWARDS, TURN_STATES, VALUES, WINS,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -192,6 +192,7 @@ fn what_an_estimator_needs_is_what_it_reads() {
         ("vineppo", vec![continued]),
         ("gigpo", Need::all(&[&TURN_REWARDS, &TURN_STATES])),
         ("step_episode", Need::all(&[&TURN_REWARDS])),
+        ("skill1", Need::all(&[&SEGMENTS, &SEGMENT_REWARDS])),
         ("fapo", vec![Need { fact: &FLAW, settings: json!({ "miss": 0.0, "false_alarm": 0.0 }) }]),
     ]);
     for entry in ADVANTAGES {
@@ -231,6 +232,7 @@ fn settings_out_of_range_are_refused_by_key() {
         ("skpo", json!({ "group": { "ddof": 2 } }), "config.group.ddof: must be 0 or 1, not 2"),
         ("skpo", json!({ "kl_half": 0.0 }), "config.kl_half: must be above 0, not 0"),
         ("skpo", json!({ "reward_max": 0.0 }), "config.reward_max: must be above `reward_min`, not 0"),
+        ("skill1", json!({ "ordering_weight": -0.1 }), "config.ordering_weight: must be 0 or more, not -0.1"),
         ("skpo", json!({ "upstream_weight": -1.0 }), "config.upstream_weight: must be 0 or more, not -1"),
         ("fapo", json!({ "lambda": -1.0 }), "config.lambda: must be 0 or more, not -1"),
         ("fapo", json!({ "detector": { "miss": 1.5 } }), "config.detector.miss: must be 0 to 1, not 1.5"),

@@ -3,8 +3,8 @@
 use burnish_core::{Ending, Episode, Message, Record, Role as CoreRole, Task, TaskId, Verdict};
 use burnish_rl::advantage::{Advantage, Estimator, Grpo, Phase, Rollout, Rollouts, reward_metrics};
 use burnish_rl::fact::{
-    BOOTSTRAP, COMPONENTS, CONTINUED, Fact, GREEDY_REWARD, LOGPROBS, SQUARES, TASK_DRIFT, TURN_REWARDS,
-    TURN_STATES, VALUES, WINS,
+    BOOTSTRAP, COMPONENTS, CONTINUED, Fact, GREEDY_REWARD, LOGPROBS, SEGMENT_REWARDS, SEGMENTS, SQUARES,
+    TASK_DRIFT, TURN_REWARDS, TURN_STATES, VALUES, WINS,
 };
 use burnish_rl::{
     BatchConstant, Evaluation, LossConfig, Losses, Objective, PolicyLoss, Streams, TokenLoss, Tokens, Totals,
@@ -309,6 +309,11 @@ pub(crate) fn rollouts(size: usize) -> impl Strategy<Value = Vec<Rollout>> {
                 .with(&COMPONENTS, components)
                 .with(&TURN_REWARDS, steps.iter().map(|(reward, _, _)| *reward).collect::<Vec<f64>>())
                 .with(&TURN_STATES, steps.iter().map(|(_, state, _)| f64::from(*state)).collect::<Vec<f64>>())
+                .with(
+                    &SEGMENTS,
+                    steps.iter().map(|(_, state, _)| f64::from(*state % 4)).collect::<Vec<f64>>(),
+                )
+                .with(&SEGMENT_REWARDS, steps.iter().map(|(reward, _, _)| *reward).collect::<Vec<f64>>())
                 .with(&GREEDY_REWARD, [greedy])
                 .with(&WINS, wins)
                 .with(&LOGPROBS, known.iter().map(|(logprob, _, _)| *logprob).collect::<Vec<f64>>())

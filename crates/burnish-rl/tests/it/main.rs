@@ -35,6 +35,7 @@ mod rules;
 mod sdar;
 mod selector;
 mod simulations;
+mod skill1;
 mod skpo;
 mod stale;
 mod surrogate;

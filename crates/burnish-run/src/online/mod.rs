@@ -153,6 +153,11 @@ impl OnlineLoop {
         state
     }
 
+    /// Readies environments for the first episodes that are played.
+    pub(crate) fn prepare(&mut self, tasks: &Tasks) {
+        self.supply.prepare(tasks);
+    }
+
     /// Performs step number `step`, counted from 0.
     pub(crate) fn step(
         &mut self,
@@ -198,6 +203,7 @@ impl OnlineLoop {
         metrics.extend(self.plan.metrics());
         let rollouts: Vec<_> = compared.each().collect();
         metrics.extend(self.supply.learn(recipe, &groups, &rollouts, &*self.estimator, step)?);
+        self.supply.prepare(tasks);
         // 5. Update.
         if recipe.loss.mask_truncated_completions {
             groups.mask_truncated();

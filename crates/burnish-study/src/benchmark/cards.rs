@@ -5,6 +5,7 @@ use burnish_env::rows::{CodeConfig, Coded, VerifierConfig};
 use burnish_env::timeqa::{INSTRUCTION, Input};
 use burnish_verify::Verifier;
 
+use super::played::PLAYED;
 use burnish_run::RunError;
 
 /// A benchmark: where its data comes from, how an item is put to the policy, and what judges the answers.
@@ -282,7 +283,8 @@ impl Part {
 /// If there is none: lists the names, and suggests the nearest.
 pub fn find(name: &str) -> Result<&'static Benchmark, RunError> {
     BENCHMARKS.iter().find(|benchmark| benchmark.name == name).ok_or_else(|| {
-        let names: Vec<&str> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
+        let played = PLAYED.iter().map(|benchmark| benchmark.name);
+        let names: Vec<&str> = BENCHMARKS.iter().map(|benchmark| benchmark.name).chain(played).collect();
         RunError::Refused(format!(
             "`{name}` is no file or directory, and no benchmark is called so{}; the benchmarks are: {}",
             did_you_mean(name, &names),

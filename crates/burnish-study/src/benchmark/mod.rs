@@ -10,6 +10,7 @@
 mod cards;
 mod language;
 mod play;
+mod played;
 mod records;
 mod report;
 mod sampling;
@@ -20,6 +21,7 @@ mod strategy;
 pub use cards::{BENCHMARKS, Benchmark, Judge, Part, Tests, find};
 pub use language::{Consistency, Spoken};
 pub use play::{Finish, Options, evaluate};
+pub use played::{PLAYED, Played, played};
 pub use records::{Outcome, Record, Sample};
 pub use report::Report;
 pub use sampling::SamplingFrom;

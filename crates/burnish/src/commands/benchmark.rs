@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use burnish_data::Columns;
 use burnish_eval::{Interval, PassAtK};
 use burnish_recipe::{ComputeType, StrategySection};
+use burnish_run::inspect::Target;
 use burnish_run::items::EndpointConfig;
 use burnish_run::strategies::Compared;
 use burnish_run::watch::{Event, Stop, Watch};
-use burnish_study::benchmark::{self, BENCHMARKS, Benchmark, Consistency, Finish, Outcome, Report};
+use burnish_study::benchmark::{
+    self, BENCHMARKS, Benchmark, Consistency, Finish, Outcome, PLAYED, Played, Report,
+};
 use clap::Args;
 
 use super::Done;
@@ -84,6 +87,70 @@ impl Settings {
         .find_map(|(name, is_given, instead)| is_given.then_some((name, instead)))
     }
 
+    /// What is scored in a benchmark of retrieval.
+    pub(crate) fn retrieval(&self, json: bool) -> super::retrieval::Scored<'_> {
+        super::retrieval::Scored {
+            data: self.data.as_deref(),
+            policy: self.policy.as_deref(),
+            place: &self.place,
+            k: &self.k,
+            seed: self.seed,
+            json,
+        }
+    }
+
+    /// What the options say about a benchmark that is played in an environment: overrides of its recipe.
+    ///
+    /// # Errors
+    /// Names an option that has no meaning there.
+    fn of_played(&self, name: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
+        let meaningless = [
+            ("--columns", self.columns.is_some(), "its files have one form"),
+            ("--k", !self.k.is_empty(), "pass@k is shown for 2, 4, 8 ... up to --samples"),
+            ("--sampling", self.sampling.is_some(), "give keys, as `eval.temperature=0.6 eval.top_p=0.95`"),
+            ("--lang", !self.lang.is_empty(), "it is in one language"),
+        ];
+        if let Some((option, _, instead)) = meaningless.into_iter().find(|(_, is_given, _)| *is_given) {
+            return Err(format!("{option}: {name} does not have this option; {instead}").into());
+        }
+        let set = [
+            self.samples.map(|samples| format!("eval.rollouts={samples}")),
+            self.temperature.map(|temperature| format!("eval.temperature={temperature:?}")),
+            self.tokens_max.map(|tokens| format!("rollout.tokens_max={tokens}")),
+            self.limit.map(|limit| format!("eval.tasks={limit}")),
+            self.seed.map(|seed| format!("eval.seed={seed}")),
+            self.batch.map(|batch| format!("rollout.batch_max={batch}")),
+        ];
+        Ok(set.into_iter().flatten().chain(self.as_overrides()).collect())
+    }
+
+    /// The policy on a benchmark that is played in an environment, whose recipe `overrides` change further.
+    ///
+    /// # Errors
+    /// If the data, the policy or an override is missing or wrong.
+    pub(crate) fn playing(
+        &self,
+        benchmark: &Played,
+        step: Option<u64>,
+        overrides: &[String],
+    ) -> Result<Target, Box<dyn std::error::Error>> {
+        let overrides = [&self.of_played(benchmark.name)?, overrides].concat();
+        let recipe = benchmark.recipe(self.data.as_deref(), &overrides)?;
+        match (&self.policy, self.endpoint()?) {
+            (_, Some(endpoint)) if step.is_some() => {
+                Err(format!("--step: {} is a server, which has no steps", endpoint.url).into())
+            }
+            (_, Some(endpoint)) => Ok(Target::served(recipe, endpoint)),
+            (Some(policy), None) => Ok(Target::playing(recipe, policy, step)?),
+            (None, None) => Err(format!(
+                "{}: which policy? Give a model or run directory with --policy DIR, or a server with --policy \
+                 http://HOST/v1 --model NAME",
+                benchmark.name
+            )
+            .into()),
+        }
+    }
+
     /// The options that correspond to recipe keys, as overrides.
     pub(crate) fn as_overrides(&self) -> Vec<String> {
         let precision = self.place.precision.map(|precision| match precision {
@@ -120,6 +187,11 @@ pub(crate) fn list() -> Done {
         if let Some(part) = english {
             println!("         prompt    {}", part.prompt("{question}").replace('\n', "\\n"));
         }
+    }
+    for benchmark in PLAYED {
+        println!("{:8} {}", benchmark.name, benchmark.title);
+        println!("         data      {} ({})", benchmark.source, benchmark.licence);
+        println!("         recipe    {}", benchmark.settings().trim().replace('\n', "\n                   "));
     }
     Ok(())
 }

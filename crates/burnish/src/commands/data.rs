@@ -1,4 +1,4 @@
-//! `burnish data check|show`
+//! `burnish data check|show|dialogues|audit`
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use burnish_data::{Columns, Row, Stream, for_each_row};
 use burnish_rundir::text::visible_line;
 use clap::{Args, Subcommand};
 
-use super::Done;
+use super::{Done, retrieval};
 use crate::out;
 
 /// What to do with data files.
@@ -17,6 +17,10 @@ use crate::out;
 pub(crate) enum Command {
     /// Check contamination: which training rows share text with evaluation rows.
     Check(Check),
+    /// Make a benchmark of conversational retrieval from texts: dialogues whose answers are in known passages.
+    Dialogues(Box<retrieval::Dialogues>),
+    /// Judge a benchmark of conversational retrieval, turn by turn.
+    Audit(Box<retrieval::Audit>),
     /// Read a whole file, and show its first rows as they are understood.
     Show {
         /// A jsonl or csv file (plain or gzipped), a tsv or a parquet file.
@@ -57,6 +61,8 @@ pub(crate) struct Check {
 pub(crate) fn run(command: Command) -> Done {
     match command {
         Command::Check(check) => run_check(&check),
+        Command::Dialogues(arguments) => retrieval::dialogues(&arguments),
+        Command::Audit(arguments) => retrieval::audited(&arguments),
         Command::Show { file, count, columns } => show(&file, count, &columns),
     }
 }

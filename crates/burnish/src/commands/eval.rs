@@ -52,15 +52,22 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     if !path.exists()
         && let Some(name) = benchmark_name(path)
     {
+        if let Some(extra) = &arguments.extra {
+            return Err(format!("--extra {extra}: {name} is a benchmark, which has one evaluation").into());
+        }
+        if name == RETRIEVAL {
+            return retrieval(&arguments);
+        }
+        if let Some(played) = burnish_study::benchmark::played(name) {
+            let target = arguments.benchmark.playing(played, arguments.step, &arguments.overrides)?;
+            return evaluate(&target, &arguments, strategy.as_ref());
+        }
         let benchmark = burnish_study::benchmark::find(name)?;
         if let Some(change) = arguments.overrides.first() {
             return Err(format!(
                 "{change}: {name} is a benchmark, which has no keys; see burnish eval --help"
             )
             .into());
-        }
-        if let Some(extra) = &arguments.extra {
-            return Err(format!("--extra {extra}: {name} is a benchmark, which has one evaluation").into());
         }
         return benchmark::run(
             benchmark,
@@ -71,6 +78,24 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         );
     }
     of_recipe(path, &arguments, strategy.as_ref())
+}
+
+/// The name of benchmarks of conversational retrieval.
+const RETRIEVAL: &str = "retrieval";
+
+/// Scores retrievers.
+fn retrieval(arguments: &Arguments) -> Done {
+    let settings = &arguments.benchmark;
+    let is_given = [
+        ("--step", arguments.step.is_some()),
+        ("--strategy", arguments.strategy.is_some()),
+        ("--out", settings.out.is_some()),
+        ("an override", !arguments.overrides.is_empty()),
+    ];
+    if let Some((option, _)) = is_given.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(format!("{option}: retrieval has none; see docs/retrieval.md").into());
+    }
+    super::retrieval::scored(&settings.retrieval(arguments.json))
 }
 
 /// Evaluates on the held-out tasks of a recipe or a run.
@@ -99,6 +124,12 @@ fn of_recipe(path: &Path, arguments: &Arguments, strategy: Option<&StrategySecti
         (Some(policy), None) => inspect::Target::with_policy(path, &overrides, policy, arguments.step)?,
         (None, None) => inspect::Target::open(path, &overrides, arguments.step)?,
     };
+    evaluate(&target, arguments, strategy)
+}
+
+/// Evaluates a policy on the tasks of its recipe.
+fn evaluate(target: &inspect::Target, arguments: &Arguments, strategy: Option<&StrategySection>) -> Done {
+    let settings = &arguments.benchmark;
     super::say_notes(target.notes());
     let stop = Stop::default();
     if settings.out.is_some() {

@@ -16,6 +16,7 @@ pub(crate) mod metrics;
 pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod report;
+mod retrieval;
 pub(crate) mod rollout;
 pub(crate) mod serve;
 pub(crate) mod shell;

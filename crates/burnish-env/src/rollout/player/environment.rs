@@ -78,7 +78,10 @@ impl Player<'_> {
     pub(super) async fn step(&mut self, action: &Message) -> Result<Step, Stop> {
         let Some(repeating) = self.stepping() else { return Ok(self.environment()?.step(action)?) };
         let taken = action.clone();
-        self.work("a step", action, repeating, move |environment, _| environment.step(&taken)).await
+        let step =
+            self.work("a step", action, repeating, move |environment, _| environment.step(&taken)).await?;
+        self.environment()?.stepped(action, &step);
+        Ok(step)
     }
 
     /// Starts the program that asks the policy by itself.

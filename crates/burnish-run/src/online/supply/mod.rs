@@ -9,6 +9,7 @@ mod flaws;
 mod greedy;
 mod judge;
 mod reference;
+mod skills;
 mod teacher;
 mod tokens;
 mod verdicts;
@@ -24,6 +25,8 @@ use burnish_train::TrainerConfig;
 use burnish_train::checkpoint::{BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
 use serde_json::Value;
+
+pub(crate) use skills::{saved as saved_library, share as share_library};
 
 use super::groups::Groups;
 use super::lag::Behavior;
@@ -41,6 +44,9 @@ pub(super) trait Provider {
     /// # Errors
     /// If a policy or a judge fails, or an episode has a form that the provider can't handle.
     fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError>;
+
+    /// Readies environments for the episodes that come next: before the first step, and after each.
+    fn prepare(&mut self, _tasks: &Tasks) {}
 
     /// Takes note of the episodes of a step, whether or not any fact is needed.
     ///
@@ -132,6 +138,7 @@ const PROVIDERS: &[Kind] = &[
     judge::KIND,
     continuations::KIND,
     worth::KIND,
+    skills::KIND,
     // Environments themselves supply what they know about their tasks, when asked.
     Kind { supply: &OF_ENVIRONMENT, make: |_| Ok(None) },
 ];
@@ -169,6 +176,11 @@ impl Providers {
             }
         }
         Ok(metrics)
+    }
+
+    /// Lets every provider ready environments.
+    pub(super) fn prepare(&mut self, tasks: &Tasks) {
+        self.0.iter_mut().for_each(|(_, provider)| provider.prepare(tasks));
     }
 
     /// Lets every provider take note of the episodes.

@@ -1,0 +1,158 @@
+//! The configuration of the environment.
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::{check_bounds, config_error, to_value};
+use crate::{Bound, EnvError};
+
+/// The configuration of clarifying questions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClarifyConfig {
+    /// Orders of a customer.
+    pub orders: Span,
+    /// Items of an order.
+    pub items: Span,
+    /// Slots of the goal that the customer leaves unsaid; a goal with fewer leaves all unsaid.
+    pub unsaid: Span,
+    /// Questions that have been asked, and answered, before the episode begins: steps of longer conversations.
+    pub asked: Span,
+    /// Most questions of an episode.
+    pub questions: usize,
+    /// How many times as likely a goal in an order is as in the order before it.
+    pub recency: f64,
+    /// How often the customer does not know a slot that was left unsaid.
+    pub unknown: f64,
+    /// Components of the verdict.
+    pub rewards: Vec<Component>,
+    /// Who demonstrates.
+    pub demonstrations: Asker,
+    /// The style of the prompt.
+    pub prompt: PromptStyle,
+}
+
+/// A range of counts, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Span {
+    /// Least.
+    pub min: usize,
+    /// Most.
+    pub max: usize,
+}
+
+/// A component of the verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Component {
+    /// What the answers tell about the goal: `log P(G | after) - log P(G | before)`, in nats.
+    Information,
+    /// How much less uncertain the goal has become, whatever it is: entropy before less entropy after, in nats.
+    Certainty,
+    /// 1 if the agent then does what the customer wants, else 0.
+    Success,
+    /// Number of questions, negative.
+    Questions,
+}
+
+impl Component {
+    /// Every component.
+    pub(super) const ALL: [Component; 4] =
+        [Component::Information, Component::Certainty, Component::Success, Component::Questions];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Component::Information => "information",
+            Component::Certainty => "certainty",
+            Component::Success => "success",
+            Component::Questions => "questions",
+        }
+    }
+}
+
+/// Who asks in demonstrations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Asker {
+    /// Asks for the slot that is expected to tell most, as long as one tells anything.
+    Informed,
+    /// Asks for slots at random, as often as it likes.
+    Random,
+}
+
+/// The style in which a task is presented to the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptStyle {
+    /// Records and the customer's words alone: for policies trained on this environment.
+    Short,
+    /// After a system message that says what to do.
+    Full,
+}
+
+impl Default for ClarifyConfig {
+    fn default() -> Self {
+        ClarifyConfig {
+            orders: Span { min: 2, max: 3 },
+            items: Span { min: 1, max: 2 },
+            unsaid: Span { min: 1, max: 3 },
+            asked: Span { min: 0, max: 0 },
+            questions: 3,
+            recency: 2.0,
+            unknown: 0.1,
+            rewards: vec![Component::Information],
+            demonstrations: Asker::Informed,
+            prompt: PromptStyle::Full,
+        }
+    }
+}
+
+/// Key, lower bound, upper bound, help.
+const BOUNDS: [(&str, f64, f64, &str); 11] = [
+    ("orders.min", 1.0, 6.0, "fewest orders of a customer"),
+    ("orders.max", 1.0, 6.0, "most orders of a customer"),
+    ("items.min", 1.0, 4.0, "fewest items of an order"),
+    ("items.max", 1.0, 4.0, "most items of an order"),
+    ("unsaid.min", 0.0, 4.0, "fewest slots left unsaid"),
+    ("unsaid.max", 0.0, 4.0, "most slots left unsaid"),
+    ("asked.min", 0.0, 4.0, "fewest questions asked before"),
+    ("asked.max", 0.0, 4.0, "most questions asked before"),
+    ("questions", 1.0, 8.0, "most questions of an episode"),
+    ("recency", 1.0, 16.0, "how much likelier a goal in a newer order is"),
+    ("unknown", 0.0, 1.0, "how often the customer does not know"),
+];
+
+/// The bounds of the numeric keys that may be changed.
+pub(super) fn bounds() -> Vec<Bound> {
+    Bound::of(&BOUNDS)
+}
+
+impl ClarifyConfig {
+    /// Checks what the types do not express.
+    ///
+    /// # Errors
+    /// Names the first key that is out of its bounds or contradicts another.
+    pub(super) fn check(&self) -> Result<(), EnvError> {
+        check_bounds(&to_value(self)?, &bounds())?;
+        let spans =
+            [("orders", self.orders), ("items", self.items), ("unsaid", self.unsaid), ("asked", self.asked)];
+        for (key, Span { min, max }) in spans {
+            if min > max {
+                let problem = format!("{max} is below {key}.min, which is {min}; nearest: {min}");
+                return Err(config_error(&format!("{key}.max"), &problem));
+            }
+        }
+        if self.rewards.is_empty() {
+            let known = Component::ALL.map(Component::name).join("`, `");
+            return Err(config_error("rewards", &format!("no component is named: `{known}`")));
+        }
+        Ok(())
+    }
+}
+
+/// What a policy is told that was not trained on this environment.
+pub(super) const RULES: &str = "A customer of a shop wants something done with an order, and may have left things unsaid. You see the \
+customer's orders (the newest first; items of pending orders can be cancelled, items of delivered ones returned or exchanged), the \
+options of items for exchanges, and how money can be paid back. Before the shop acts, you may ask for one thing at a time: answer \
+`ask intent`, `ask order`, `ask item`, `ask option` or `ask payment`. Ask for what tells most about what the customer wants, and \
+answer `act` as soon as nothing is left to ask.";

@@ -1,0 +1,142 @@
+//! What an episode did with a library: the segment of each turn, what each earned, and what the library learns from it.
+
+use burnish_core::{Episode, Message};
+
+use super::library::{Library, Rules, ndcg};
+
+/// What a turn does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Segment {
+    /// It asks the library.
+    Asking,
+    /// It puts in order what it was given.
+    Ordering,
+    /// It acts.
+    Acting,
+    /// It writes a skill down.
+    Writing,
+}
+
+/// The flag of a verdict that says that the last turn wrote a skill down.
+pub(super) const WROTE: &str = "wrote";
+
+/// What an episode did with a library.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// What each turn did.
+    pub segments: Vec<Segment>,
+    /// What each turn earned by the reward of its segment; `None` where there is none.
+    pub rewards: Vec<Option<f64>>,
+    /// Numbers of the skills that it was given.
+    pub given: Vec<u64>,
+    /// Whether it succeeded; `None` if it was not scored.
+    pub succeeded: Option<bool>,
+    /// Description and text of the skill that it wrote down.
+    pub written: Option<(String, String)>,
+}
+
+impl Outcome {
+    /// Reads it off an episode that was played with `library`.
+    pub fn of(episode: &Episode, library: &Library, rules: &Rules, selects: bool) -> Outcome {
+        let turns = episode.answers.len();
+        let mut segments = vec![Segment::Acting; turns];
+        let mut rewards = vec![None; turns];
+        let succeeded = episode.verdict.is_scored().then_some(episode.verdict.success);
+        let mut given = Vec::new();
+        let asking = episode.answers.first().filter(|_| rules.candidates > 0);
+        let mut best = 0.0_f64;
+        if let Some(asking) = asking {
+            segments[0] = Segment::Asking;
+            let found = library.retrieve(text_of(asking), rules.candidates, rules.bonus);
+            let utilities: Vec<f64> = found.iter().map(|skill| skill.utility).collect();
+            given = found.iter().map(|skill| skill.id).collect();
+            best = utilities.iter().copied().fold(0.0, f64::max);
+            if let Some(ordering) = episode.answers.get(1).filter(|_| orders(given.len(), selects)) {
+                segments[1] = Segment::Ordering;
+                // An answer that is no order earns nothing.
+                let order = order_of(text_of(ordering), given.len());
+                rewards[1] = ndcg(order.as_deref().unwrap_or_default(), &utilities);
+            }
+        }
+        let mut written = None;
+        if episode.verdict.flags.get(WROTE) == Some(&true)
+            && let Some((last, message)) = turns.checked_sub(1).zip(episode.answers.last())
+        {
+            segments[last] = Segment::Writing;
+            rewards[last] = succeeded.map(|succeeded| f64::from(u8::from(succeeded)) - best);
+            written = skill_of(text_of(message));
+        }
+        Outcome { segments, rewards, given, succeeded, written }
+    }
+}
+
+impl Library {
+    /// Learns from the outcomes of a step, in their order: first from all what they say of the skills that were given, then the
+    /// skills that successful ones wrote down. Returns how many were added.
+    pub fn see(&mut self, outcomes: &[Outcome], rules: &Rules) -> usize {
+        for outcome in outcomes {
+            if let Some(succeeded) = outcome.succeeded {
+                self.learn(&outcome.given, succeeded, rules.rate);
+            }
+        }
+        let successful = outcomes.iter().filter(|outcome| outcome.succeeded == Some(true));
+        let written = successful.filter_map(|outcome| outcome.written.as_ref());
+        written
+            .filter(|(description, text)| self.add(description, text, rules.utility, rules.capacity))
+            .count()
+    }
+}
+
+/// Whether so many skills are put in order.
+pub(super) fn orders(given: usize, selects: bool) -> bool {
+    selects && given > 1
+}
+
+/// The text of an answer behind its thoughts.
+pub(super) fn text_of(message: &Message) -> &str {
+    let text = message.content.as_str();
+    text.rsplit_once("</think>").map_or(text, |(_, rest)| rest).trim()
+}
+
+/// The order of `count` skills that a text gives, as indices: each number from 1 on once. `None` if it is none.
+pub(super) fn order_of(text: &str, count: usize) -> Option<Vec<usize>> {
+    let mut order = Vec::with_capacity(count);
+    for word in text.split([' ', ',', '\n']).filter(|word| !word.is_empty()) {
+        let at =
+            word.parse::<usize>().ok()?.checked_sub(1).filter(|at| *at < count && !order.contains(at))?;
+        order.push(at);
+    }
+    (order.len() == count).then_some(order)
+}
+
+/// The skill that a text writes down, `DESCRIPTION: WHAT TO DO` in one line.
+pub(super) fn skill_of(text: &str) -> Option<(String, String)> {
+    let (description, text) = text.split_once(':')?;
+    let (description, text) = (description.trim(), text.trim());
+    let is_line =
+        !description.is_empty() && !text.is_empty() && !text.contains('\n') && !description.contains('\n');
+    is_line.then(|| (description.to_owned(), text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_names_each_skill_once() {
+        assert_eq!(order_of("2 1 3", 3), Some(vec![1, 0, 2]));
+        assert_eq!(order_of("2,1", 2), Some(vec![1, 0]));
+        for wrong in ["", "1 2", "1 1 2", "0 1 2", "1 2 4", "2 1 3 1", "one two three"] {
+            assert_eq!(order_of(wrong, 3), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_skill_is_a_line_with_a_description() {
+        let skill = skill_of(" clean : find it: then wash it ").unwrap();
+        assert_eq!(skill, ("clean".to_owned(), "find it: then wash it".to_owned()));
+        for wrong in ["", "clean", ": wash", "clean:", "clean: wash\nit"] {
+            assert_eq!(skill_of(wrong), None, "{wrong}");
+        }
+    }
+}

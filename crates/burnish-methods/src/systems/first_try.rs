@@ -1,0 +1,23 @@
+//! First Try Matters: what reflections after the first try are worth, and thoughts that end with it.
+
+use super::{Evidence, Status, System};
+
+pub(super) const SYSTEM: System = System {
+    id: "first_try",
+    title: "First Try Matters: thoughts end after a try, and reflections are told apart",
+    paper: "First Try Matters, arXiv:2510.08308",
+    evidence: Evidence::Notes,
+    reconstructed: &[
+        "tries are found by the words before them, not by a model",
+        "without the controller that decides by the question how many tries pay",
+    ],
+    parts: &[],
+    uses: &["eval.thoughts", "env.config.thoughts"],
+    environments: &["countdown"],
+    recipe: Some("recipes/reflections.toml"),
+    set: &[],
+    study: None,
+    results: &[],
+    reduces_to: &["free thoughts, with more tries than they have, to the bit"],
+    status: Status::Runs,
+};

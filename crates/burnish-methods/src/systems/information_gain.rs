@@ -1,0 +1,25 @@
+//! Information-gain clarifier: questions before an agent acts, paid for what their answers tell about the goal.
+
+use super::{Evidence, Status, System};
+
+pub(super) const SYSTEM: System = System {
+    id: "information_gain",
+    title: "Information-gain clarifier: a question is worth what its answer tells about the goal",
+    paper: "Information-Gain Reward for clarifying questions, ICML 2026, arXiv:2606.03135",
+    evidence: Evidence::Notes,
+    reconstructed: &[
+        "a world of slots with an exact belief in place of a language model that scores the goal's text",
+        "the whole conversation is rewarded, whose questions' rewards telescope; `asked` and `questions = 1` make single steps",
+        "the agent does what is likeliest by the exact belief",
+        "not on tau-bench's tasks",
+    ],
+    parts: &[],
+    uses: &["env.config.rewards", "env.config.asked", "env.config.questions"],
+    environments: &["clarify"],
+    recipe: Some("recipes/clarify.toml"),
+    set: &[],
+    study: None,
+    results: &[],
+    reduces_to: &["a reward of 0 for acting without a question, and for one that tells nothing"],
+    status: Status::Runs,
+};

@@ -1,0 +1,25 @@
+//! MAP: explore a task and map it, then act in it afresh with the map.
+
+use super::{Evidence, Status, System};
+
+pub(super) const SYSTEM: System = System {
+    id: "map_then_act",
+    title: "MAP: map, then act",
+    paper: "Map-then-Act Paradigm, arXiv:2605.13037",
+    evidence: Evidence::Notes,
+    reconstructed: &[
+        "the dual intrinsic reward (new facts, rare states) and the stop when both are dull",
+        "facts are taken from what actions did, not by a model that extracts them; global knowledge is what is true in all training games",
+        "exploring by programs or by the policy, without a focus analyser and a reflector",
+        "a grid with hidden rules, a crafting graph and the house, not the real TextWorld games",
+    ],
+    parts: &[],
+    uses: &["env.config.explorer", "env.config.explore_max", "env.config.sections", "env.config.global"],
+    environments: &["mapping"],
+    recipe: Some("recipes/mapping-sft.toml"),
+    set: &[],
+    study: None,
+    results: &[],
+    reduces_to: &["ReAct, with explore_max = 0 and global = 0: the same prompts and transcripts"],
+    status: Status::Runs,
+};

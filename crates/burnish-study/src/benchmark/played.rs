@@ -1,0 +1,73 @@
+//! Benchmarks whose items are episodes in an environment: each is a recipe that says how a policy plays them, and that lacks
+//! nothing but the data and the policy.
+
+use std::path::{Path, PathBuf};
+
+use burnish_recipe::{Recipe, Source, Use};
+use burnish_run::RunError;
+
+use super::source::FOLDER_VARIABLE;
+
+/// A benchmark that is played in an environment.
+#[derive(Debug)]
+pub struct Played {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Name of its data folder.
+    pub folder: &'static str,
+    /// Its title, with the paper.
+    pub title: &'static str,
+    /// Where the data comes from.
+    pub source: &'static str,
+    /// Licence of the data.
+    pub licence: &'static str,
+    /// What has to be in the data folder.
+    needs: &'static str,
+    /// The recipe without the data.
+    recipe: &'static str,
+}
+
+/// Every benchmark that is played.
+pub const PLAYED: &[Played] = &[];
+
+/// The played benchmark called `name`.
+pub fn played(name: &str) -> Option<&'static Played> {
+    PLAYED.iter().find(|benchmark| benchmark.name == name)
+}
+
+impl Played {
+    /// The recipe with its data: the folder `data`, or else the benchmark's in `$BURNISH_DATA`. `overrides` have the form
+    /// `key.sub=value`.
+    ///
+    /// # Errors
+    /// If the data is not there, or an override is wrong.
+    pub fn recipe(&self, data: Option<&Path>, overrides: &[String]) -> Result<Recipe, RunError> {
+        let folder = self.data(data, std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from))?;
+        // A TOML string is quoted as a JSON string is.
+        let path = serde_json::Value::from(folder.display().to_string());
+        let overrides = [&[format!("env.config.path={path}")], overrides].concat();
+        let source = Source::parse(&format!("the recipe of {}", self.name), self.recipe, &overrides)?;
+        Ok(Recipe::resolve_for(&source, Use::Evaluation)?)
+    }
+
+    fn data(&self, given: Option<&Path>, all: Option<PathBuf>) -> Result<PathBuf, RunError> {
+        let folder = given.map(Path::to_owned).or_else(|| Some(all?.join(self.folder)));
+        let is_there = |folder: &PathBuf| folder.join(self.needs).exists();
+        match folder {
+            Some(folder) if is_there(&folder) => Ok(std::path::absolute(&folder).unwrap_or(folder)),
+            folder => {
+                let Played { name, folder: usual, source, licence, needs, .. } = self;
+                let place = folder.map(|folder| format!(" in `{}`", folder.display())).unwrap_or_default();
+                Err(RunError::Refused(format!(
+                    "{name} needs its data: there is no `{needs}`{place}. It comes from {source} (licence: {licence}); nothing \
+                     is downloaded here. Give it with --data FOLDER, or lay it into ${FOLDER_VARIABLE}/{usual}/"
+                )))
+            }
+        }
+    }
+
+    /// The settings of its recipe, as TOML.
+    pub fn settings(&self) -> &'static str {
+        self.recipe
+    }
+}
