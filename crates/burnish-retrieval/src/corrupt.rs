@@ -98,7 +98,7 @@ pub fn corrupt(benchmark: &Benchmark, corruption: Corruption, seed: u64) -> Resu
             }
             Corruption::LeakedReference => {
                 let target = &mut dialogues[dialogue].turns[turn];
-                target.user = format!("According to the passage above, {}", lower_first(&target.user));
+                target.user = with_reference(&target.user, stream.index(3));
                 Some(())
             }
             Corruption::SecondQuestion => {
@@ -165,6 +165,19 @@ fn other_turn(
         others = turns.iter().filter(differs).collect();
     }
     others.get(stream.index(others.len())).map(|place| **place)
+}
+
+/// `user` with one of three references to a passage.
+fn with_reference(user: &str, form: usize) -> String {
+    let bare = user.trim().trim_end_matches(['?', '.', '!', '？', '。']);
+    // "And what about Graz?" goes on from what was said; behind a reference it would be a second clause.
+    let bare = lower_first(bare);
+    let bare = bare.strip_prefix("and ").unwrap_or(&bare);
+    match form {
+        0 => format!("According to the passage above, {bare}?"),
+        1 => format!("Based on the given text, {bare}?"),
+        _ => format!("As mentioned in this document, {bare}?"),
+    }
 }
 
 /// `text` with its first letter in lower case, unless it begins with several capitals.

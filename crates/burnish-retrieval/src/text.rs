@@ -132,15 +132,15 @@ pub(crate) fn push_trimmed(text: &str, range: Range<usize>, found: &mut Vec<Rang
 }
 
 /// Words that carry no topic: English function words, and what questions are made of.
-const FUNCTION_WORDS: &str = " a about above according after all also although am an and another any are around as at be \
+const FUNCTION_WORDS: &str = " a about above according after against all almost along already also although always am among an and another any are around as at be \
     because been before being below between both but by came can case come comes connected connection could described \
-    describe did do does doing during each else even every explain for from further get given gives go had has have \
-    having he hear her here hers him his how however i if in into is it its itself just kind know known learn let like \
-    made many may me mentioned might more most much must my no nor not now of off on once one only or other our out \
-    over own part play plays please provided question regard relation role said same say says see she should since so \
-    some still such tell than that the their them themselves then there these they thing things this those though \
-    through to too under until up upon us very was way we well were what when where whether which while who whom whose \
-    why will with within without would yet you your ";
+    describe did do does doing during each either else enough even ever every explain for from further get gets given based gives go had has have \
+    having he hear her here hers him his how however i if in into is it its itself just kind know known later learn less let like \
+    made make makes many may me mentioned might more most mostly much must neither never my no nor not now of off often on once one only or other our out \
+    over own part play plays please provided question quite rather regard regards relation role said same say says see she should since so \
+    some something still such take taken takes tell than that the their them themselves then there these they thing things think together this those though \
+    through throughout to too under until up upon us very was way we well were what when where whether which while who whom whose \
+    why will with within without would year years yet you your ";
 
 /// What a question calls the text that it should not know of.
 pub(crate) const REFERENCE_NOUNS: [&str; 14] = [

@@ -58,8 +58,8 @@ impl Templates {
         }
     }
 
-    /// The phrase of chunk `place` that most chunks of the scene that were not asked about share; then a name, the
-    /// rarer one, the earlier one.
+    /// The phrases of chunk `place` that may be a topic. First what most chunks of the scene that were not asked about
+    /// share; then a name, the rarer one, the earlier one.
     fn topics(&self, scene: &Scene<'_>, place: usize) -> Vec<Phrase> {
         let open: Vec<BTreeSet<String>> = (0..scene.chunks.len())
             .filter(|other| !scene.is_asked(*other))
@@ -72,6 +72,7 @@ impl Templates {
             .filter(|phrase| {
                 phrase.name || phrase.terms.iter().all(|t| all.iter().filter(|o| *o == t).count() > 1)
             })
+            .filter(|phrase| !self.is_common(phrase, scene.chunks.len()))
             .map(|phrase| (open.iter().filter(|terms| phrase.terms.is_subset(terms)).count(), phrase))
             .collect();
         topics.sort_by_key(|(shared, phrase)| {
@@ -79,6 +80,12 @@ impl Templates {
             (std::cmp::Reverse(*shared), !phrase.name, spread)
         });
         topics.into_iter().map(|(_, phrase)| phrase).collect()
+    }
+
+    /// Is the phrase in more than `few` chunks, and in more than one of eight? Such phrases name no topic.
+    fn is_common(&self, phrase: &Phrase, few: usize) -> bool {
+        let having = self.index.having_all(&phrase.terms).len();
+        having > few && having * 8 > self.index.len()
     }
 
     /// A detail that together with `topic` singles out chunk `place` of the scene.
@@ -94,7 +101,7 @@ impl Templates {
         let mut best: Vec<Phrase> = Vec::new();
         let mut rank = (false, false, false);
         for phrase in phrases(&chunk.text) {
-            if !phrase.terms.is_disjoint(topic) {
+            if !phrase.terms.is_disjoint(topic) || self.is_common(&phrase, 2) {
                 continue;
             }
             let having = self.index.having_all(&phrase.terms);
