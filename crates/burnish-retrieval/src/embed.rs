@@ -3,7 +3,7 @@
 use burnish_core::rng::fold_bytes;
 
 use crate::index::{Index, highest};
-use crate::text::terms;
+use crate::text::{is_function_word, terms};
 use crate::{Result, wrong};
 
 /// Turns texts into vectors whose cosine says how close the texts are. A model's mean hidden state is one, an
@@ -48,7 +48,16 @@ pub(crate) fn unit_vectors(embed: &dyn Embed, texts: &[&str]) -> Result<Vec<Vec<
 
 /// The cosine of two vectors that are scaled to length 1.
 pub fn cosine(left: &[f32], right: &[f32]) -> f64 {
-    f64::from(left.iter().zip(right).map(|(a, b)| a * b).sum::<f32>())
+    // Eight sums side by side, which the compiler turns into vector instructions.
+    let mut sums = [0.0f32; 8];
+    let (left, right) = (left.chunks_exact(8), right.chunks_exact(8));
+    let rest: f32 = left.remainder().iter().zip(right.remainder()).map(|(a, b)| a * b).sum();
+    for (left, right) in left.zip(right) {
+        for (sum, (a, b)) in sums.iter_mut().zip(left.iter().zip(right)) {
+            *sum += a * b;
+        }
+    }
+    f64::from(sums.iter().sum::<f32>() + rest)
 }
 
 /// For each vector of length 1 the places of its `count` nearest others, nearest first; of equally near ones, the
@@ -66,7 +75,8 @@ pub fn neighbours(vectors: &[Vec<f32>], count: usize) -> Vec<Vec<usize>> {
 }
 
 /// Hashed TF-IDF: each term adds `(1 + ln count) * idf` at a place and with a sign that its hash gives (Weinberger and
-/// others 2009). It knows words, not meanings.
+/// others 2009). Function words add nothing. It knows words, not meanings. With few numbers per vector, words that
+/// share a place make chunks neighbours that have nothing in common: 2048 are enough for a few thousand chunks.
 #[derive(Debug, Clone)]
 pub struct Hashed {
     index: Index,
@@ -81,7 +91,7 @@ impl Hashed {
 
     fn vector(&self, text: &str) -> Vec<f32> {
         let mut counts = std::collections::BTreeMap::<String, u32>::new();
-        for term in terms(text) {
+        for term in terms(text).into_iter().filter(|term| !is_function_word(term)) {
             *counts.entry(term).or_default() += 1;
         }
         let mut vector = vec![0.0; self.width];

@@ -21,18 +21,24 @@ pub fn splice(left: &Dialogue, right: &Dialogue, at: usize) -> Dialogue {
 }
 
 /// Splices pairs of `dialogues` into one each, at a turn K that is uniform in 2 ... T - 1, until `share` of the
-/// dialogues are in a pair. Only dialogues of three turns or more that share no document are paired. The others stay
-/// as they are; the second of a pair is gone, so that no turn is there twice.
-pub fn switch_topics(dialogues: &[Dialogue], chunks: &[Chunk], share: f64, seed: u64) -> Vec<Dialogue> {
-    let document: BTreeMap<&str, &str> =
+/// dialogues are in a pair. Only dialogues of three turns or more are paired, with one that shares no document; where
+/// there is none left, with one that shares no chunk. The others stay as they are; the second of a pair is gone, so
+/// that no turn is there twice.
+pub fn switch_topics<'a>(
+    dialogues: &'a [Dialogue],
+    chunks: &'a [Chunk],
+    share: f64,
+    seed: u64,
+) -> Vec<Dialogue> {
+    let document: BTreeMap<&'a str, &'a str> =
         chunks.iter().map(|chunk| (chunk.id.as_str(), chunk.document.as_str())).collect();
-    let documents: Vec<BTreeSet<&str>> = dialogues
-        .iter()
-        .map(|dialogue| {
-            let evidence = dialogue.turns.iter().flat_map(|turn| &turn.evidence);
-            evidence.filter_map(|id| document.get(id.as_str()).copied()).collect()
-        })
-        .collect();
+    let used = |name: &dyn Fn(&'a str) -> Option<&'a str>| -> Vec<BTreeSet<&'a str>> {
+        let evidence = |dialogue: &'a Dialogue| {
+            dialogue.turns.iter().flat_map(|turn| &turn.evidence).filter_map(|id| name(id)).collect()
+        };
+        dialogues.iter().map(evidence).collect()
+    };
+    let (ids, documents) = (used(&Some), used(&|id| document.get(id).copied()));
     let mut order: Vec<usize> =
         (0..dialogues.len()).filter(|place| dialogues[*place].turns.len() >= 3).collect();
     Stream::new(Address { step: 1, ..Address::new(seed, Purpose::Shuffle) }.seed()).shuffle(&mut order);
@@ -46,9 +52,11 @@ pub fn switch_topics(dialogues: &[Dialogue], chunks: &[Chunk], share: f64, seed:
         if taken.contains(left) {
             continue;
         }
-        let free =
-            |right: &&usize| !taken.contains(*right) && documents[*left].is_disjoint(&documents[**right]);
-        if let Some(right) = order[number + 1..].iter().find(free) {
+        let free = |sets: &[BTreeSet<&str>]| {
+            let apart = |right: &&usize| !taken.contains(*right) && sets[*left].is_disjoint(&sets[**right]);
+            order[number + 1..].iter().find(apart)
+        };
+        if let Some(right) = free(&documents).or_else(|| free(&ids)) {
             partner.insert(*left, *right);
             taken.extend([*left, *right]);
         }

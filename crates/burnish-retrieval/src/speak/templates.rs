@@ -30,6 +30,9 @@ const ELLIPSES: [&str; 3] = ["And {detail}?", "What about {detail}?", "And how a
 /// Share of follow-ups that are ellipses; the others have a pronoun.
 const ELLIPSIS: f64 = 0.4;
 
+/// A detail that is in so many chunks says too little without its topic; of two such, neither is preferred.
+const AMBIGUOUS: usize = 6;
+
 /// An answer goes on until it has so many words, or the chunk ends.
 const ANSWER_WORDS: usize = 30;
 
@@ -88,7 +91,7 @@ impl Templates {
         having > few && having * 8 > self.index.len()
     }
 
-    /// A detail that together with `topic` singles out chunk `place` of the scene.
+    /// A detail that together with `topic` singles out chunk `place` of the scene; alone it should not.
     fn detail(&self, scene: &Scene<'_>, place: usize, topic: &BTreeSet<String>) -> Option<Phrase> {
         let chunk = scene.chunks[place];
         let own = *self.places.get(&chunk.id)?;
@@ -99,7 +102,7 @@ impl Templates {
             .filter(|terms| topic.is_subset(terms))
             .collect::<Vec<_>>();
         let mut best: Vec<Phrase> = Vec::new();
-        let mut rank = (false, false, false);
+        let mut rank = (0, false, false);
         for phrase in phrases(&chunk.text) {
             if !phrase.terms.is_disjoint(topic) || self.is_common(&phrase, 2) {
                 continue;
@@ -109,7 +112,7 @@ impl Templates {
                 continue;
             }
             let beside = near.iter().any(|terms| phrase.terms.is_subset(terms));
-            let own_rank = (having.len() > 1, phrase.terms.len() > 1, beside);
+            let own_rank = (having.len().min(AMBIGUOUS), phrase.terms.len() > 1, beside);
             if own_rank > rank {
                 best.clear();
                 rank = own_rank;
