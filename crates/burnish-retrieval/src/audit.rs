@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::corrupt::{Corruption, corrupt};
 use crate::data::Benchmark;
-use crate::index::{Index, highest};
+use crate::index::{Index, highest, query_terms};
 use crate::judge::{Dimension, Item, Judge};
 use crate::retrieve::View;
 use crate::score::dialogue_means;
@@ -108,7 +108,7 @@ pub fn audit(benchmark: &Benchmark, judges: &[&dyn Judge], options: &AuditOption
             let view = if turn.rewrite.is_some() { View::Rewrite } else { View::Questions };
             let query = view.query(dialogue, turn_number)?;
             let negatives: Vec<usize> =
-                highest(&index.bm25(&query, 1.2, 0.75), options.negatives + gold.len())
+                highest(&index.bm25(&query_terms(&query), 1.2, 0.75), options.negatives + gold.len())
                     .into_iter()
                     .filter(|place| !gold.contains(place))
                     .take(options.negatives)

@@ -72,12 +72,12 @@ impl Index {
         rarest.iter().map(|(place, _)| *place).filter(in_all).collect()
     }
 
-    /// BM25 of every text (Robertson and Zaragoza 2009). A term that the query repeats counts as often.
-    pub fn bm25(&self, query: &str, k1: f64, b: f64) -> Vec<f64> {
+    /// BM25 of every text (Robertson and Zaragoza 2009) for the terms of a query. One that is repeated counts as often.
+    pub fn bm25(&self, query: &[String], k1: f64, b: f64) -> Vec<f64> {
         let mut scores = vec![0.0; self.len()];
-        for term in terms(query) {
-            let Some(entries) = self.postings.get(&term) else { continue };
-            let idf = self.idf(&term);
+        for term in query {
+            let Some(entries) = self.postings.get(term) else { continue };
+            let idf = self.idf(term);
             for (place, count) in entries {
                 let count = f64::from(*count);
                 let length = self.lengths[*place] as f64 / self.mean_length;
@@ -96,6 +96,14 @@ impl Index {
         let all = weight(&mut topic.iter());
         (all > 0.0).then(|| weight(&mut topic.intersection(other)) / all)
     }
+}
+
+/// The terms of `query` that carry a topic; all of them if none does. Questions are full of words that are rare in
+/// passages and yet say nothing, such as "explain".
+pub(crate) fn query_terms(query: &str) -> Vec<String> {
+    let all = terms(query);
+    let topical: Vec<String> = all.iter().filter(|term| !is_function_word(term)).cloned().collect();
+    if topical.is_empty() { all } else { topical }
 }
 
 /// The places of the `depth` highest of `scores`, best first; of equal ones, the earlier first.
@@ -117,7 +125,7 @@ mod tests {
         let index = Index::new(["a b", "a a c d"]);
         // idf(b) = ln(1 + 1.5/1.5); length 2 of mean 3: 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 2/3)).
         let expected = 2f64.ln() * 2.2 / (1.0 + 1.2 * 0.75);
-        let scores = index.bm25("b x", 1.2, 0.75);
+        let scores = index.bm25(&terms("b x"), 1.2, 0.75);
         assert!((scores[0] - expected).abs() < 1e-12 && scores[1] == 0.0, "{scores:?}");
         assert_eq!(highest(&[0.0, 2.0, 0.0, 3.0], 3), [3, 1, 0]);
         let set = |text: &str| terms(text).into_iter().collect::<BTreeSet<_>>();
@@ -142,7 +150,7 @@ mod tests {
             texts in prop::collection::vec("([a-f] ){1,12}", 1..12), query in "([a-g] ){1,6}",
         ) {
             let refs: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let ours = Index::new(refs.iter().copied()).bm25(&query, 1.2, 0.75);
+            let ours = Index::new(refs.iter().copied()).bm25(&terms(&query), 1.2, 0.75);
             let embedder =
                 EmbedderBuilder::<u64, Terms>::with_tokenizer_and_fit_to_corpus(Terms, &refs).build();
             let mut scorer = Scorer::<usize, u64>::new();

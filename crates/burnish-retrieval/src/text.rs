@@ -132,15 +132,20 @@ pub(crate) fn push_trimmed(text: &str, range: Range<usize>, found: &mut Vec<Rang
 }
 
 /// Words that carry no topic: English function words, and what questions are made of.
-const FUNCTION_WORDS: &str = " a about above according after against all almost along already also although always am among an and another any are around as at be \
-    because been before being below between both but by came can case come comes connected connection could described \
-    describe did do does doing during each either else enough even ever every explain for from further get gets given based gives go had has have \
-    having he hear her here hers him his how however i if in into is it its itself just kind know known later learn less let like \
-    made make makes many may me mentioned might more most mostly much must neither never my no nor not now of off often on once one only or other our out \
-    over own part play plays please provided question quite rather regard regards relation role said same say says see she should since so \
-    some something still such take taken takes tell than that the their them themselves then there these they thing things think together this those though \
-    through throughout to too under until up upon us very was way we well were what when where whether which while who whom whose \
-    why will with within without would year years yet you your ";
+const FUNCTION_WORDS: &str = "a about above according after against all almost along already also although always am among an and \
+    another any are around as at based be became because become becomes been before began begin begins begun \
+    being below between both but by came can case come comes connected connection continue continued \
+    continues could describe described did do does doing during each either else enough even eventually ever \
+    every explain first for found from further get gets given gives go had has have having he hear her here \
+    hers him his how however i if in into is it its itself just kind know known late later learn less let \
+    like made main make makes many may me mentioned might more most mostly much must my necessary neither \
+    never new no nor not now of off often old on once one only or other our out over own part play plays \
+    please provided question quite rather regard regards relation role said same say says second see several \
+    shall she should since so some something sometimes soon still such take taken takes tell than that the \
+    their them themselves then there these they thing things think third this those though through \
+    throughout to together too under until up upon us use used uses using very was way we well were what \
+    when where whether which while who whole whom whose why will with within without would year years yet \
+    you your";
 
 /// What a question calls the text that it should not know of.
 pub(crate) const REFERENCE_NOUNS: [&str; 14] = [

@@ -31,7 +31,7 @@ const ELLIPSES: [&str; 3] = ["And {detail}?", "What about {detail}?", "And how a
 const ELLIPSIS: f64 = 0.4;
 
 /// A detail that is in so many chunks says too little without its topic; of two such, neither is preferred.
-const AMBIGUOUS: usize = 6;
+const AMBIGUOUS: usize = 3;
 
 /// An answer goes on until it has so many words, or the chunk ends.
 const ANSWER_WORDS: usize = 30;
@@ -228,7 +228,8 @@ fn phrases(text: &str) -> Vec<Phrase> {
             // A sentence's first word alone may be a capital by place only.
             let name = is_name(words[start]) && (end > start || start > 0);
             let mut add = |last: usize, name: bool| {
-                let text = sentence[spans[start].start..spans[last].end].to_owned();
+                let text = &sentence[spans[start].start..spans[last].end];
+                let text = if start == 0 && !name { text.to_lowercase() } else { text.to_owned() };
                 let terms = term_set(&text);
                 if !terms.is_empty() && seen.insert(text.to_lowercase()) {
                     found.push(Phrase { text, terms, name });
@@ -254,12 +255,13 @@ fn is_name(word: &str) -> bool {
         && !is_function_word(&word.to_lowercase())
 }
 
-/// May `word` stand in a question for what it is? Not function words, numbers or short words.
+/// May `word` stand in a question for what it is? Not function words, adverbs, numbers or short words.
 fn is_topical(word: &str) -> bool {
     let unspaced = word.chars().any(crate::text::is_unspaced);
     (word.chars().count() >= 4 || unspaced)
         && word.chars().count() <= 24
         && word.chars().all(char::is_alphabetic)
+        && !word.ends_with("ly")
         && !is_function_word(&word.to_lowercase())
 }
 
