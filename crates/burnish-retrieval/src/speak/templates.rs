@@ -31,7 +31,7 @@ const ELLIPSES: [&str; 3] = ["And {detail}?", "What about {detail}?", "And how a
 const ELLIPSIS: f64 = 0.4;
 
 /// A detail that is in so many chunks says too little without its topic; of two such, neither is preferred.
-const AMBIGUOUS: usize = 3;
+const AMBIGUOUS: usize = 6;
 
 /// An answer goes on until it has so many words, or the chunk ends.
 const ANSWER_WORDS: usize = 30;
