@@ -89,7 +89,10 @@ impl Embedder {
     /// If a text can't be encoded, or a server fails.
     pub fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, String> {
         match &self.who {
-            Who::Server(server) => block_on(server.embeddings(texts)).map_err(|error| error.to_string()),
+            Who::Server(server) => {
+                let asked = block_on(server.embeddings(texts)).map_err(|error| error.to_string())?;
+                asked.map_err(|error| error.to_string())
+            }
             Who::Model(policy) => {
                 let room = policy.model.context_tokens_max();
                 let encoded = texts.iter().map(|text| {

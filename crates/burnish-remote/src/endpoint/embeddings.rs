@@ -77,7 +77,7 @@ mod tests {
     ) -> (Result<Vec<Vec<f32>>, HttpError>, Vec<Value>) {
         let (url, asked) = serve(move |at, body| ("200 OK", reply(at, body)));
         let config = EndpointConfig { retries: 0, ..EndpointConfig::new(url, "e", None) };
-        let found = burnish_http::block_on(Endpoint::new(config).unwrap().embeddings(texts));
+        let found = burnish_http::block_on(Endpoint::new(config).unwrap().embeddings(texts)).unwrap();
         let asked = asked.lock().unwrap().clone();
         (found, asked)
     }

@@ -6,7 +6,7 @@ use burnish_data::read_whole;
 use burnish_eval::Interval;
 use burnish_recipe::Source;
 use burnish_retrieval::{
-    Arm, AuditOptions, AuditReport, Benchmark, Bm25, CompareOptions, Comparison, Corruption,
+    Arm, AuditOptions, AuditReport, Benchmark, Bm25, Chunk, CompareOptions, Comparison, Corruption,
     CorruptionEffect, Dense, Embed, Hashed, Judge, Lexical, MakeOptions, MakeReport, PromptJudge,
     PromptSpeaker, RandomOrder, Ranker, ScoreOptions, ScoreReport, Speaker, Templates, Text, View, audit,
     compare, corruption_study, four_variants, make_dialogues, score, sources,
@@ -100,12 +100,14 @@ pub(crate) fn dialogues(arguments: &Dialogues) -> Done {
     let options: MakeOptions = options(&arguments.set)?;
     let texts = texts(&arguments.texts)?;
     let asker = asker(arguments.speaker.as_deref(), &arguments.place, "--speaker ")?;
-    let embed = Hashed::new(texts.iter().map(|text| text.text.as_str()), WIDTH);
-    let speaker: Box<dyn Speaker> = match &asker {
-        Some(asker) => Box::new(PromptSpeaker::new(|prompt: &str| asker.ask(prompt))),
-        None => Box::new(Templates),
+    let embed = |chunks: &[Chunk]| Box::new(hashed(chunks)) as Box<dyn Embed>;
+    let speaker = |chunks: &[Chunk]| match &asker {
+        Some(asker) => {
+            Box::new(PromptSpeaker::new(|prompt: &str| asker.ask(prompt))) as Box<dyn Speaker + '_>
+        }
+        None => Box::new(Templates::new(chunks)),
     };
-    let made = make_dialogues(&texts, &*speaker, &embed, &options)?;
+    let made = make_dialogues(&texts, embed, speaker, &options)?;
     std::fs::create_dir_all(&arguments.out)
         .map_err(|error| format!("{} can't be made: {error}", arguments.out.display()))?;
     let unspliced = Benchmark::new(made.benchmark.chunks.clone(), made.unspliced)?;
@@ -129,13 +131,12 @@ pub(crate) fn audited(arguments: &Audit) -> Done {
     let options: AuditOptions = options(&arguments.set)?;
     let benchmark = read(&arguments.benchmark)?;
     let asker = asker(arguments.judge.as_deref(), &arguments.place, "--judge ")?;
-    let texts = benchmark.chunks.iter().map(|chunk| chunk.text.as_str());
     let judge: Box<dyn Judge> = match (&asker, &arguments.judge) {
         (Some(asker), Some(path)) => {
             let name = arguments.place.model.clone().unwrap_or_else(|| path.display().to_string());
             Box::new(PromptJudge::new(name, |prompt: &str| asker.ask(prompt)))
         }
-        _ => Box::new(Lexical::new(texts)),
+        _ => Box::new(Lexical::new(&benchmark.chunks)),
     };
     let judges = [&*judge];
     let (report, effects) = match arguments.corrupt {
@@ -180,7 +181,7 @@ pub(crate) fn scored(arguments: &Scored<'_>) -> Done {
         Ok::<_, Box<dyn std::error::Error>>(Vectors(Embedder::open(path, endpoint.as_ref())?))
     });
     let embedder = embedder.transpose()?;
-    let hashed = Hashed::new(benchmark.chunks.iter().map(|chunk| chunk.text.as_str()), WIDTH);
+    let hashed = hashed(&benchmark.chunks);
     let bm25 = Bm25::new(&benchmark.chunks);
     let random = RandomOrder { count: benchmark.chunks.len(), seed };
     let mut rankers: Vec<Box<dyn Ranker + '_>> = vec![Box::new(Dense::new(&benchmark.chunks, &hashed)?)];
@@ -234,6 +235,11 @@ fn variants(
 /// Options of the crate of retrieval, from `key=value`.
 fn options<T: DeserializeOwned>(set: &[String]) -> Result<T, Box<dyn std::error::Error>> {
     Ok(Source::parse("--set", "", set)?.of_no_recipe().decode()?)
+}
+
+/// Vectors that need no model.
+fn hashed(chunks: &[Chunk]) -> Hashed {
+    Hashed::new(chunks.iter().map(|chunk| chunk.text.as_str()), WIDTH)
 }
 
 /// Who answers prompts, if somebody is given.
