@@ -21,6 +21,9 @@
 //!
 //! **Reduces to.** GRPO with the same `ε`, the same number for each turn, where there are no other turns than of asking and acting.
 //!
+//! **Differs from the paper.** The paper says how each part is rewarded and normalised, but not what an order earns where all
+//! utilities are equal: here, nothing. Its penalty for malformed answers is left out.
+//!
 //! **References.** Skill1, arXiv:2605.06130.
 
 use serde::{Deserialize, Serialize};

@@ -28,7 +28,35 @@ pub struct Played {
 }
 
 /// Every benchmark that is played.
-pub const PLAYED: &[Played] = &[];
+pub const PLAYED: &[Played] = &[
+    Played {
+        name: "bfcl",
+        folder: "bfcl",
+        title: "BFCL v4: calls of functions, single-turn by syntax tree and multi-turn by state (Patil et al. 2025)",
+        source: "https://github.com/ShishirPatil/gorilla, berkeley-function-call-leaderboard/bfcl_eval/data",
+        licence: "Apache-2.0",
+        needs: "possible_answer",
+        recipe: include_str!("played/bfcl.toml"),
+    },
+    Played {
+        name: "codespec",
+        folder: "codespec",
+        title: "Specifications of EvalPlus's functions, judged by running them, after CodeSpecBench",
+        source: "https://github.com/evalplus/evalplus (2023), with HumanEval's own HumanEval.jsonl beside it",
+        licence: "Apache-2.0, MIT",
+        needs: "HumanEvalPlus.jsonl",
+        recipe: include_str!("played/codespec.toml"),
+    },
+    Played {
+        name: "tau2",
+        folder: "tau2",
+        title: "tau2-bench, airline and retail: customers served with tools and a policy (arXiv:2506.07982)",
+        source: "https://github.com/sierra-research/tau2-bench, data/tau2/domains",
+        licence: "MIT",
+        needs: "retail",
+        recipe: include_str!("played/tau2.toml"),
+    },
+];
 
 /// The played benchmark called `name`.
 pub fn played(name: &str) -> Option<&'static Played> {
