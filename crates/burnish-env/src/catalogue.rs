@@ -2,7 +2,7 @@
 
 use crate::{
     EnvError, Generator, accounts, associative, chains, command, countdown, household, mapf, openenv, orders,
-    programs, recall, rows, scenes, tables, timed_facts, timeqa, worlds,
+    programs, recall, rows, scenes, tables, tau, timed_facts, timeqa, worlds,
 };
 
 /// One kind of environment.
@@ -39,6 +39,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &rows::KIND,
     &scenes::KIND,
     &tables::KIND,
+    &tau::KIND,
     &timed_facts::KIND,
     &timeqa::KIND,
     &worlds::KIND,

@@ -35,6 +35,7 @@ mod session;
 mod settings;
 mod shares;
 pub mod tables;
+pub mod tau;
 pub mod timed_facts;
 pub mod timeqa;
 pub mod tools;
