@@ -120,9 +120,9 @@ fn a_task_reads_like_this() {
         .collect();
     let wanted = [
         "get_order_details",
-        "{\"order_id\": \"#W1\", \"user_id\": \"ann_le",
+        "{\"order_id\": \"#W1\", \"user_id\": \"ann_lee_",
         "exchange_delivered_order_items",
-        "{\"order_id\": \"#W1\", \"user_id\": \"ann_le",
+        "{\"order_id\": \"#W1\", \"user_id\": \"ann_lee_",
         "That is done. You should know: 2.5.",
         "I also want to know what it costs.",
         "That is done.",

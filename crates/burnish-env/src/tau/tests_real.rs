@@ -1,6 +1,8 @@
 //! The benchmark's real files: every gold sequence, and the published episodes of tau-bench.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use burnish_core::{FunctionCall, Message, ToolCall};
 use serde_json::{Value, json};
@@ -28,12 +30,27 @@ fn generator(folder: &Path, domain: &str) -> Tau {
     Tau::new(settings::read(&config).unwrap()).unwrap()
 }
 
-/// The sets of tasks that are there.
-fn all() -> Vec<Tau> {
-    [("tau2_bench", "retail"), ("tau2_bench", "airline"), ("tau_bench", "airline")]
-        .into_iter()
-        .filter_map(|(name, domain)| Some(generator(&folder(name)?, domain)))
-        .collect()
+/// The sets of tasks that are there, each read once for all tests.
+fn all() -> &'static [Tau] {
+    static ALL: LazyLock<Vec<Tau>> = LazyLock::new(|| {
+        [("tau2_bench", "retail"), ("tau2_bench", "airline"), ("tau_bench", "airline")]
+            .into_iter()
+            .filter_map(|(name, domain)| Some(generator(&folder(name)?, domain)))
+            .collect()
+    });
+    &ALL
+}
+
+/// The name of a set of tasks.
+fn name(generator: &Tau) -> String {
+    format!("{}/{}", generator.set().name(), generator.config.domain.name())
+}
+
+/// The first version's airline with its published episodes, if they are there.
+fn published() -> Option<(&'static Tau, Vec<Value>)> {
+    let generator = all().iter().find(|generator| generator.set() == Set::Tau)?;
+    let file = data::located(&folder("tau_bench")?.join("gpt-4o-airline.json")).unwrap();
+    Some((generator, data::read_json(&file).unwrap()))
 }
 
 #[test]
@@ -50,9 +67,32 @@ fn every_set_has_its_tasks() {
     }
 }
 
+/// The gold calls that the tools refuse: the benchmark means to look in vain, or in two cases to try in vain.
+const REFUSED: &[&str] = &[
+    "tau2/retail 2: get_product_details Product not found",
+    "tau2/retail 3: get_product_details Product not found",
+    "tau2/retail 4: get_product_details Product not found",
+    "tau2/retail 35: find_user_id_by_email User not found",
+    "tau2/retail 37: find_user_id_by_email User not found",
+    "tau2/retail 38: find_user_id_by_email User not found",
+    "tau2/retail 39: find_user_id_by_name_zip User not found",
+    "tau2/retail 46: get_order_details Order not found",
+    "tau2/retail 46: get_order_details Order not found",
+    "tau2/retail 47: get_order_details Order not found",
+    "tau2/retail 47: get_order_details Order not found",
+    "tau2/retail 54: find_user_id_by_email User not found",
+    "tau2/retail 55: find_user_id_by_email User not found",
+    "tau2/retail 64: exchange_delivered_order_items Non-delivered order cannot be exchanged",
+    "tau2/retail 67: find_user_id_by_name_zip User not found",
+    "tau2/retail 67: find_user_id_by_name_zip User not found",
+    "tau2/retail 68: find_user_id_by_name_zip User not found",
+    "tau2/retail 105: exchange_delivered_order_items Insufficient gift card balance to pay for the price difference",
+];
+
 /// Every gold call fits its schema and is carried out, and the demonstrated episode that makes them is right.
 #[test]
 fn gold_is_always_right() {
+    let mut found = Vec::new();
     for generator in all() {
         let (set, domain) = (generator.set(), generator.config.domain);
         let specs = world::specs(domain, set);
@@ -75,10 +115,11 @@ fn gold_is_always_right() {
             assert!(environment.world().differences(&world).is_empty(), "{}", task.id);
             assert_eq!(environment.world().digest(), world.digest(), "{}", task.id);
         }
-        println!("{set:?} {domain:?}: {} tasks, refused: {refused:#?}", generator.data.cases.len());
-        let known: &[&str] = &[];
-        assert_eq!(refused, known, "{set:?} {domain:?}");
+        let name = name(generator);
+        println!("{name}: {} tasks, refused: {refused:#?}", generator.data.cases.len());
+        found.extend(refused.into_iter().map(|it| format!("{name} {it}")));
     }
+    assert!(all().is_empty() || found == REFUSED, "{found:#?}");
 }
 
 /// Plays the answers of a conversation again.
@@ -100,10 +141,14 @@ fn replay(environment: &mut TauEnvironment, task: &Task, messages: &[Message]) -
     environment.verify().unwrap()
 }
 
+/// Tasks that an empty policy solves, by set.
+const FLOORS: [usize; 3] = [7, 23, 19];
+
 /// A policy that only says that it can't help reaches the floor that the tasks say, and no more.
 #[test]
 fn an_empty_policy_reaches_the_floor() {
-    for (generator, floor) in all().iter().zip(FLOORS) {
+    let mut floors = Vec::new();
+    for generator in all() {
         let mut environment = generator.environment();
         let mut solved = 0;
         for task in generator.in_order().unwrap() {
@@ -113,24 +158,17 @@ fn an_empty_policy_reaches_the_floor() {
             assert!(turns.is_some(), "{}", task.id);
             solved += usize::from(environment.verify().unwrap().success);
         }
-        assert_eq!(
-            (solved, generator.floor()),
-            (floor, floor),
-            "{:?} {:?}",
-            generator.set(),
-            generator.config.domain
-        );
+        assert_eq!(solved, generator.floor(), "{}", name(generator));
+        floors.push(solved);
     }
+    println!("floors: {floors:?}");
+    assert!(floors.is_empty() || floors == FLOORS);
 }
-const FLOORS: [usize; 3] = [0, 0, 0];
 
 /// Recorded calls, with the results that the benchmark's own tools gave.
 #[test]
 fn published_episodes_get_the_same_results() {
-    let Some(folder) = folder("tau_bench") else { return };
-    let generator = generator(&folder, "airline");
-    let rows: Vec<Value> =
-        data::read_json(&data::located(&folder.join("gpt-4o-airline.json")).unwrap()).unwrap();
+    let Some((generator, rows)) = published() else { return };
     let (mut same, mut refused) = (0, 0);
     for row in &rows {
         let mut world = generator.data.world.clone();
@@ -185,23 +223,29 @@ fn sorted(value: Value) -> Value {
 /// tau-bench notes with its episodes the hash of the database after the gold calls.
 #[test]
 fn the_gold_states_are_those_that_the_benchmark_recorded() {
-    let Some(folder) = folder("tau_bench") else { return };
-    let generator = generator(&folder, "airline");
-    let rows: Vec<Value> =
-        data::read_json(&data::located(&folder.join("gpt-4o-airline.json")).unwrap()).unwrap();
+    let Some((generator, rows)) = published() else { return };
     let mut hashes: BTreeMap<String, String> = BTreeMap::new();
     for row in &rows {
         if let Some(hash) = row["info"]["reward_info"]["info"]["gt_data_hash"].as_str() {
             hashes.insert(row["task_id"].to_string(), hash.to_owned());
         }
     }
+    // All 46 are right. Enough of them for every tool that writes take seconds, all take a minute.
+    let mut seen = BTreeSet::new();
     for case in &generator.data.cases {
-        let Some(hash) = hashes.remove(&case.id) else { continue };
+        let Some(hash) = hashes.get(&case.id) else { continue };
+        let names = case.actions.iter().map(|gold| gold.name.as_str());
+        let written: Vec<&str> = names.filter(|name| world::writes(Domain::Airline, name)).collect();
+        let is_new = written.iter().any(|name| !seen.contains(name));
+        seen.extend(written);
+        if !is_new {
+            continue;
+        }
         let world = judge::gold_world(case, &generator.data.world);
         let text = python(&sorted(as_recorded(world.whole())));
-        assert_eq!(sha256(text.as_bytes()), hash, "{}", case.id);
+        assert_eq!(sha256(text.as_bytes()), *hash, "{}", case.id);
     }
-    assert!(hashes.is_empty());
+    assert_eq!(seen.len(), 6, "{seen:?}");
 }
 
 /// With the name that the published data had for the state of an address.
