@@ -98,6 +98,7 @@ fn environments_are_listed_and_shown_with_their_acceptance() {
         "rows",
         "scenes",
         "tables",
+        "tau",
         "timed_facts",
         "timeqa",
         "worlds",

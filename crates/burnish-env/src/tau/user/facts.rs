@@ -51,7 +51,7 @@ fn has_name(sentence: &str) -> bool {
     let named = sentence
         .split_once("I am ")
         .is_some_and(|(_, rest)| rest.starts_with(|sign: char| sign.is_uppercase()));
-    named || has(sentence, &["my name is", "first name", "last name"])
+    named || has(sentence, &["name is", "first name", "last name"])
 }
 
 /// The facts of both domains.

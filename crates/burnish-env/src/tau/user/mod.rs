@@ -11,7 +11,7 @@ use burnish_core::Message;
 
 use super::case::Brief;
 use facts::{FACTS, Fact};
-use words::{sentences, spoken, topics};
+use words::{CONFIRM, sentences, spoken, topics};
 
 /// What ends a conversation, if the user says it.
 pub(super) const STOP: &str = "###STOP###";
@@ -81,6 +81,21 @@ const BEHAVIOR: &[&str] = &[
     "you do not want to be transferred",
     "in the middle of",
 ];
+
+/// Parts of sentences that are not to be said.
+const SECRETS: &[&str] = &[
+    "do not reveal",
+    "don't reveal",
+    "do not mention",
+    "don't mention",
+    "do not tell",
+    "don't tell",
+    "without mentioning",
+];
+
+/// Beginnings of sentences that say something for the case that something comes about.
+const CASES: &[&str] =
+    &["if ", "but if ", "but when ", "when you are asked", "when the agent ", "once the agent "];
 
 /// Beginnings of sentences that say what the user wants.
 const REQUEST: &[&str] = &[
@@ -169,10 +184,14 @@ impl RuleUser {
             was_said: false,
         };
         let lower = sentence.to_lowercase();
-        if BEHAVIOR.iter().any(|begins| lower.starts_with(begins)) {
+        if SECRETS.iter().any(|secret| lower.contains(secret)) {
             return Vec::new();
         }
-        if lower.starts_with("if ") {
+        let is_case = CASES.iter().any(|begins| lower.starts_with(begins));
+        if !is_case && BEHAVIOR.iter().any(|begins| lower.starts_with(begins)) {
+            return Vec::new();
+        }
+        if is_case {
             let Some((condition, then)) = sentence.split_once(", ") else { return Vec::new() };
             let then_lower = then.to_lowercase();
             if BEHAVIOR.iter().any(|begins| then_lower.starts_with(begins)) {
@@ -197,7 +216,8 @@ impl RuleUser {
             }
             return lines;
         }
-        let is_request = REQUEST.iter().any(|begins| lower.starts_with(begins));
+        let is_request =
+            REQUEST.iter().any(|begins| lower.starts_with(begins)) || lower.contains(" you want ");
         vec![line(sentence, if is_request { Use::Request } else { Use::Known })]
     }
 
@@ -216,22 +236,23 @@ impl RuleUser {
     /// The answer to what the policy says. It ends with [`STOP`] if the user has nothing more to say.
     pub(super) fn reply(&mut self, said: &str) -> String {
         let lower = said.to_lowercase();
-        let has = |any: &[&str]| any.iter().any(|text| lower.contains(text));
-        if has(HANDS_OVER) {
+        if HANDS_OVER.iter().any(|text| lower.contains(text)) {
             return STOP.to_owned();
         }
-        let mut answer = self.conditionals(said);
         let questions = questions(said);
+        let wants_yes = questions.iter().any(|question| wants_yes(question));
+        let mut answer = self.conditionals(said, wants_yes);
         if questions.is_empty() {
             if answer.is_empty() {
                 answer.extend(self.next_request());
             }
             return if answer.is_empty() { format!("{} {STOP}", Phrase::DONE) } else { answer.join(" ") };
         }
-        if CONFIRMS.iter().any(|text| questions.contains(text)) {
-            answer.insert(0, Phrase::YES.to_owned());
-            return answer.join(" ");
+        if wants_yes {
+            // Whatever was to be said in this case takes the place of a yes.
+            return if answer.is_empty() { Phrase::YES.to_owned() } else { answer.join(" ") };
         }
+        let questions = questions.join(" ");
         answer.extend(self.asked(&questions));
         if answer.is_empty() && OPEN.iter().any(|text| questions.contains(text)) {
             return self.next_request().unwrap_or_else(|| format!("{} {STOP}", Phrase::DONE));
@@ -243,8 +264,9 @@ impl RuleUser {
     }
 
     /// What is to be said because a condition has come about, each once.
-    fn conditionals(&mut self, said: &str) -> Vec<String> {
-        let about = topics(said);
+    fn conditionals(&mut self, said: &str, wants_yes: bool) -> Vec<String> {
+        let mut about = topics(said);
+        about.extend(wants_yes.then(|| CONFIRM.to_owned()));
         let mut found = Vec::new();
         for line in self.lines.iter_mut().filter(|line| line.purpose == Use::Conditional && !line.was_said) {
             let met = line.condition.iter().filter(|topic| about.contains(*topic)).count();
@@ -269,6 +291,10 @@ impl RuleUser {
                 said.push(line.text.clone());
             }
         }
+        // One of several things is enough.
+        if !said.is_empty() && questions.contains(" or ") {
+            return said;
+        }
         for fact in facts {
             if self.lines.iter().any(|line| line.purpose != Use::Unknown && (fact.is_in)(&line.text)) {
                 continue;
@@ -289,9 +315,16 @@ impl RuleUser {
 }
 
 /// The sentences of a message that ask something, in lower case.
-fn questions(said: &str) -> String {
+fn questions(said: &str) -> Vec<String> {
     let asks = |sentence: &String| sentence.ends_with('?') || ASKS.iter().any(|text| sentence.contains(text));
-    sentences(&said.to_lowercase()).into_iter().filter(asks).collect::<Vec<_>>().join(" ")
+    sentences(&said.to_lowercase()).into_iter().filter(asks).collect()
+}
+
+/// Whether a question, in lower case, wants a yes: it is none for a thing.
+fn wants_yes(question: &str) -> bool {
+    let for_a_thing = ["which", "what", "how", "who", "where", "when", "confirm your"];
+    CONFIRMS.iter().any(|text| question.contains(text))
+        && !for_a_thing.iter().any(|text| question.contains(text))
 }
 
 /// Who the user is, if a sentence begins with it, and the rest of the sentence.

@@ -22,7 +22,7 @@ fn a_user_says_what_it_is_asked_for_and_then_its_next_request() {
     assert_eq!(user.opening(), "I received my order #W2378156 and wish to exchange the keyboard.");
     for (said, answer) in [
         ("May I have your email?", "I do not remember my email address."),
-        ("Then your name and zip code, please?", "I am Yusuf Rossi in zip code 19122."),
+        ("Then your name or zip code, please?", "I am Yusuf Rossi in zip code 19122."),
         (
             "Which order is it? Please provide the order number.",
             "I received my order #W2378156 and wish to exchange the keyboard.",
@@ -55,6 +55,19 @@ fn an_instruction_of_the_first_version_is_taken_apart() {
     assert_eq!(user.reply("Which cabin, economy?"), first);
     assert_eq!(user.reply("That is done."), "I want to know how much money I have saved in total.");
     assert_eq!(user.reply("YOU ARE BEING TRANSFERRED TO A HUMAN AGENT. PLEASE HOLD ON."), STOP);
+}
+
+#[test]
+fn what_is_to_be_said_in_some_case_is_said_then_and_secrets_never() {
+    let reason = "You want to exchange the bottle and the lamp. (It is just for a cat, but do not reveal it to the agent). If the agent asks \
+        for confirmation, only exchange the lamp. When the agent offers a refund, don't mention it.";
+    let mut user = RuleUser::new(&Brief { reason: Some(reason.to_owned()), ..Brief::default() });
+    assert_eq!(user.opening(), "I want to exchange the bottle and the lamp.");
+    assert_eq!(user.reply("Which payment method should I use?"), "I don't know the payment method.");
+    assert_eq!(user.reply("I exchange both. Do you want me to proceed?"), "Only exchange the lamp.");
+    assert_eq!(user.reply("The lamp only. Do you want me to proceed?"), "Yes.");
+    assert_eq!(user.reply("What is it for, a cat or a dog?"), "I don't know.");
+    assert_eq!(user.reply("I offer a refund."), "No, that is all. ###STOP###");
 }
 
 #[test]

@@ -118,11 +118,34 @@ const EMPTY: &[&str] = &[
     "your",
 ];
 
+/// What a question for a yes is about.
+pub(super) const CONFIRM: &str = "confirm";
+
+/// What is done by "the agent", and by "you".
+const DONE_BY: &[(&str, &str)] = &[
+    ("asks", "ask"),
+    ("books", "book"),
+    ("charges", "charge"),
+    ("does", "do"),
+    ("doesn't", "don't"),
+    ("finds", "find"),
+    ("gives", "give"),
+    ("has", "have"),
+    ("is", "are"),
+    ("needs", "need"),
+    ("offers", "offer"),
+    ("says", "say"),
+    ("tells", "tell"),
+    ("uses", "use"),
+    ("wants", "want"),
+    ("was", "were"),
+];
+
 /// Words before which "you" is the user's "me".
 const GIVES: &[&str] = &[
-    "about", "allow", "allows", "asked", "asks", "at", "by", "charge", "charges", "for", "from", "give",
-    "gives", "giving", "help", "helps", "let", "lets", "of", "offer", "offers", "send", "sends", "show",
-    "tell", "tells", "than", "to", "told", "with",
+    "about", "allow", "allows", "ask", "asked", "asks", "at", "by", "charge", "charges", "for", "from",
+    "give", "gives", "giving", "help", "helps", "let", "lets", "of", "offer", "offers", "send", "sends",
+    "show", "tell", "tells", "than", "to", "told", "with",
 ];
 
 /// How an instruction has the user ask or say something, and how the user begins then.
@@ -153,7 +176,7 @@ pub(super) fn sentences(text: &str) -> Vec<String> {
                 next.is_none_or(char::is_whitespace) && !rest[..*end].ends_with("Mr.")
             });
             let (sentence, more) = rest.split_at(end.unwrap_or(rest.len()));
-            let sentence = sentence.trim().trim_start_matches(['-', '*']).trim();
+            let sentence = sentence.trim().trim_start_matches(['-', '*', '.', ' ']);
             if sentence.chars().any(char::is_alphanumeric) {
                 found.push(sentence.to_owned());
             }
@@ -174,6 +197,7 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
 pub(super) fn topics(text: &str) -> BTreeSet<String> {
     let is_full = |word: &String| !EMPTY.contains(&word.as_str());
     let stem = |word: String| match word.strip_suffix('s') {
+        _ if word == "confirmation" => CONFIRM.to_owned(),
         Some(stem) if stem.len() > 2 && !stem.ends_with('s') => stem.to_owned(),
         _ => word,
     };
@@ -193,23 +217,33 @@ pub(super) fn first_person(sentence: &str) -> String {
         let bare = word.trim_matches(|sign: char| !sign.is_alphanumeric());
         let lower = bare.to_lowercase();
         let next = all.get(at + 1).map(|next| next.to_lowercase());
+        let mut done = None;
         let changed = match (lower.as_str(), next.as_deref()) {
             ("you", Some(verb @ ("are" | "were"))) if !GIVES.contains(&before.as_str()) => {
                 skips = true;
                 Some(if verb == "are" { "I am" } else { "I was" })
             }
+            // The files have "You name is" in many places.
+            ("you", Some("name")) | ("your", _) => Some("my"),
             ("you", _) if GIVES.contains(&before.as_str()) => Some("me"),
             ("you", _) => Some("I"),
             ("you're", _) => Some("I'm"),
             ("you've", _) => Some("I've"),
             ("you'd", _) => Some("I'd"),
             ("you'll", _) => Some("I'll"),
-            ("your", _) => Some("my"),
             ("yours", _) => Some("mine"),
             ("yourself", _) => Some("myself"),
-            ("agent", _) if before == "the" => {
+            ("agent", next) if before == "the" => {
                 said.pop();
-                Some("you")
+                let does = DONE_BY.iter().find(|(verb, _)| Some(*verb) == next);
+                if let Some((_, verb)) = does {
+                    said.push("you".to_owned());
+                    skips = true;
+                    done = Some(*verb);
+                    Some(*verb)
+                } else {
+                    Some("you")
+                }
             }
             ("agent's", _) if before == "the" => {
                 said.pop();
@@ -218,7 +252,7 @@ pub(super) fn first_person(sentence: &str) -> String {
             _ => None,
         };
         said.push(changed.map_or_else(|| (*word).to_owned(), |changed| word.replacen(bare, changed, 1)));
-        before = lower;
+        before = done.map_or(lower, str::to_owned);
     }
     said.join(" ")
 }
@@ -246,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_text_has_its_sentences() {
-        let text = "You are Ann. You have $1.50.\n\nTell Mr. Bo! - Why?  \n.\nno end";
+        let text = ".You are Ann. You have $1.50.\n\nTell Mr. Bo! - Why?  \n.\nno end";
         assert_eq!(sentences(text), ["You are Ann.", "You have $1.50.", "Tell Mr. Bo!", "Why?", "no end"]);
     }
 
@@ -262,6 +296,8 @@ mod tests {
             ("Ask for a refund", "I would like a refund."),
             ("mention that you were told that you didn't need it", "I was told that I didn't need it."),
             ("You want the agent to cancel", "I want you to cancel."),
+            ("When the agent asks you, you pay", "When you ask me, I pay."),
+            ("You name is Mei and you are here", "My name is Mei and I am here."),
             ("Ask the agent to call back!", "Please call back!"),
         ] {
             assert_eq!(spoken(told), said);
