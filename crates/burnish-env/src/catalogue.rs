@@ -2,7 +2,8 @@
 
 use crate::{
     EnvError, Generator, accounts, associative, chains, clarify, command, countdown, household, mapf,
-    mapping, openenv, orders, programs, recall, rows, scenes, skilled, tables, timed_facts, timeqa, worlds,
+    mapping, openenv, orders, programs, recall, rows, scenes, skilled, tables, tau, timed_facts, timeqa,
+    worlds,
 };
 
 /// One kind of environment.
@@ -42,6 +43,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &scenes::KIND,
     &skilled::KIND,
     &tables::KIND,
+    &tau::KIND,
     &timed_facts::KIND,
     &timeqa::KIND,
     &worlds::KIND,

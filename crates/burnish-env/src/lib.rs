@@ -38,6 +38,7 @@ mod settings;
 mod shares;
 pub mod skilled;
 pub mod tables;
+pub mod tau;
 pub mod timed_facts;
 pub mod timeqa;
 pub mod tools;

@@ -101,6 +101,7 @@ fn environments_are_listed_and_shown_with_their_acceptance() {
         "scenes",
         "skilled",
         "tables",
+        "tau",
         "timed_facts",
         "timeqa",
         "worlds",
