@@ -2,7 +2,7 @@
 
 use crate::{
     EnvError, Generator, accounts, associative, chains, command, countdown, household, mapf, openenv, orders,
-    programs, recall, rows, scenes, tables, timed_facts, timeqa, worlds,
+    programs, recall, rows, scenes, specs, tables, timed_facts, timeqa, worlds,
 };
 
 /// One kind of environment.
@@ -38,6 +38,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &recall::KIND,
     &rows::KIND,
     &scenes::KIND,
+    &specs::KIND,
     &tables::KIND,
     &timed_facts::KIND,
     &timeqa::KIND,
@@ -100,6 +101,7 @@ mod tests {
                 "programs",
                 "recall",
                 "scenes",
+                "specs",
                 "tables",
                 "timed_facts",
                 "worlds"

@@ -34,6 +34,7 @@ pub mod servers;
 mod session;
 mod settings;
 mod shares;
+pub mod specs;
 pub mod tables;
 pub mod timed_facts;
 pub mod timeqa;
