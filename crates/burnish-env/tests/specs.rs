@@ -3,6 +3,8 @@
 //! `cargo test -p burnish-env --test specs NAME` runs the tests whose name contains NAME.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::sync::OnceLock;
+
 use burnish_core::{Message, Task, Verdict};
 use burnish_env::specs::{Cases, Config, Judge, Pool, Reading, Rejects, Report};
 use burnish_env::{Generator, build};
@@ -67,9 +69,14 @@ fn judge(config: Config) -> Judge {
     Judge::new(&config)
 }
 
+/// With the defaults. Its interpreters are started once.
+fn default_judge() -> &'static Judge {
+    static JUDGE: OnceLock<Judge> = OnceLock::new();
+    JUDGE.get_or_init(|| Judge::new(&Config::default()))
+}
+
 fn judged(spec: &str) -> Report {
-    let quick = Config { seconds: 1.0, ..Config::default() };
-    judge(quick).judge(spec, &square()).unwrap()
+    default_judge().judge(spec, &square()).unwrap()
 }
 
 /// Whether it is correct, complete, and both at once.
@@ -128,7 +135,7 @@ fn trivial() {
 /// Leaving out assertions accepts more: no positive case is lost, no negative case is won.
 fn weaker() {
     let generator = build("specs", &json!({"cases": 3})).unwrap();
-    let judge = judge(Config::default());
+    let judge = default_judge();
     let (mut compared, mut lost) = (0, 0);
     for task in generator.tasks(5, 18).unwrap().tasks {
         let cases: Cases = serde_json::from_value(task.truth["function"]["cases"].clone()).unwrap();
@@ -170,13 +177,18 @@ fn hanging() {
         "while not (isinstance(n, int) and 0 <= n <= 9): pass",
         "while output != n * n: pass",
     );
-    let report = judged(&hangs);
-    assert_eq!(rates(&report), (true, false, false));
-    assert_eq!(report.hung(), 3, "it stops after the third");
+    let quick = Config { seconds: 0.3, hangs: 100, ..Config::default() };
+    let report = judge(quick).judge(&hangs, &square()).unwrap();
+    assert_eq!(rates(&report), (true, false, false), "{report:?}");
+    assert_eq!(report.hung(), 9);
     let negative = [Pool::NegPre, Pool::NegHard, Pool::NegRandom].map(|pool| report.pool(pool));
-    assert_eq!(negative.map(|pool| pool.right), [0, 0, 0]);
-    assert_eq!(negative.iter().map(|pool| pool.hung + pool.unrun).sum::<usize>(), 9);
+    assert_eq!(negative.map(|pool| (pool.right, pool.hung)), [(0, 3); 3]);
+    // After as many as are allowed the others are not run, so that one that always hangs does not take minutes.
+    let few = Config { seconds: 0.3, hangs: 2, ..Config::default() };
+    let report = judge(few).judge(&hangs, &square()).unwrap();
+    assert_eq!((report.hung(), report.is_complete()), (2, false));
     assert!(report.pools.iter().all(|pool| pool.right + pool.hung + pool.unrun <= pool.of));
+    assert!(report.pools.iter().map(|pool| pool.unrun).sum::<usize>() > 0);
 }
 
 fn sleeping() {
@@ -196,13 +208,13 @@ fn mutating() {
     };
     let strong = "def preconditions(xs):\n    assert isinstance(xs, list) and xs\n    xs.clear()\n\
         def postconditions(xs, output):\n    xs.sort()\n    assert output == xs\n    output.append(0)\n    xs.clear()\n";
-    let report = judge(Config::default()).judge(strong, &cases).unwrap();
+    let report = default_judge().judge(strong, &cases).unwrap();
     assert_eq!(rates(&report), (true, true, true), "{report:?}");
     // Names and modules are not carried from case to case either.
     let counting = "import builtins\nseen = []\ndef preconditions(xs):\n    assert isinstance(xs, list) and xs\n    \
         seen.append(xs)\n    assert len(seen) == 1 and not hasattr(builtins, 'mine')\n    builtins.mine = 1\n\
         def postconditions(xs, output):\n    assert output == sorted(xs)\n    open('/tmp/mine', 'x').close()\n";
-    let report = judge(Config::default()).judge(counting, &cases).unwrap();
+    let report = default_judge().judge(counting, &cases).unwrap();
     assert_eq!(rates(&report), (true, true, true), "{report:?}");
 }
 
@@ -212,32 +224,46 @@ fn nondeterministic() {
     assert!(report.is_nondeterministic && !report.is_correct(), "{report:?}");
     // `random` is seeded per case and run, so that the verdict is the same whenever it is asked for.
     assert_eq!(judged(&random), report);
-    // What depends on the seed of hashes: interpreters differ in it, so 16 bits of 9 cases are never all equal.
-    let hashes = spec("assert True", "assert hash('x%d' % n) % 2 == 0 and hash('y') % 2 == 0");
-    let many: Vec<String> = (0..12).map(|n| format!("{n}, {}", n * n)).collect();
-    let cases = Cases { pos_post: many.clone(), neg_hard: many, ..square() };
-    let found = (0..3).any(|_| judge(Config::default()).judge(&hashes, &cases).unwrap().is_nondeterministic);
-    assert!(found);
+    // What depends on the order of a set: the interpreters of both runs have different seeds of hashes.
+    let set = spec("assert True", "assert list({'spam', 'eggs', 'ham'})[0] == 'spam' or output != n * n");
+    let many: Vec<String> = (0..4).map(|n| format!("{n}, {}", n * n)).collect();
+    let hash = spec("assert True", "assert hash('%d' % n) % 2 == 0");
+    let cases = Cases { pos_post: many, ..square() };
+    let flags = [&set, &hash].map(|spec| default_judge().judge(spec, &cases).unwrap().is_nondeterministic);
+    assert!(flags[1], "{flags:?}");
     assert!(!judged(STRONG).is_nondeterministic);
 }
 
 fn looking_around() {
-    // It searches frames, modules, every object that the collector knows, its arguments and files for anything that
-    // says where a case is from, or for another case; if it finds something it rejects, so positive cases would fail.
-    let source = "import gc, os, sys\n\
-        def texts():\n    frame = sys._getframe()\n    while frame:\n        yield repr(dict(frame.f_locals))\n        \
-        yield repr(list(frame.f_globals))\n        frame = frame.f_back\n    \
-        for thing in gc.get_objects():\n        if isinstance(thing, (dict, list, tuple)):\n            \
-        for part in (thing.values() if isinstance(thing, dict) else thing):\n                \
-        if isinstance(part, str): yield part\n    \
-        yield repr(sys.argv) + repr(dict(os.environ)) + repr(os.listdir('/tmp'))\n\
-        def found(words):\n    return [w for w in words for t in texts() if w in t]\n\
-        HIDDEN = ['_'.join(p) for p in (('neg', 'hard'), ('pos', 'post'), ('neg', 'random'), ('pos', 'pre'))]\n\
-        OTHERS = ['48' + '29, ' + '1', '77' + '31, ' + '9']\n\
-        def preconditions(n):\n    assert isinstance(n, int) and n >= 0\n\
-        def postconditions(n, output):\n    assert not found(HIDDEN), found(HIDDEN)\n    \
-        others = [o for o in OTHERS if not o.startswith(str(n))]\n    assert not found(others), found(others)\n    \
-        assert output in (1, 9)\n";
+    // It searches frames, modules, every object that the collector knows, and files for anything that says where a case
+    // is from, or for another case; if it finds something it rejects, so positive cases would fail. What it looks for
+    // is written backwards, so that it does not find itself. It says its case when it rejects, so that the next one
+    // would find that.
+    let source = "\
+import gc, os, sys
+HIDDEN = ['drah_gen', 'tsop_sop', 'modnar_gen', 'erp_sop']
+OTHERS = ['1 ,9284', '9 ,1377', '2 ,9284', 'enoN ,1377']
+def texts():
+    frame = sys._getframe(1)
+    while frame:
+        yield repr(frame.f_locals)
+        frame = frame.f_back
+    for thing in gc.get_objects():
+        if isinstance(thing, (dict, list, tuple)):
+            for part in list(thing.values() if isinstance(thing, dict) else thing):
+                if isinstance(part, str):
+                    yield part
+    yield repr(sys.argv) + repr(dict(os.environ)) + repr(os.listdir('/tmp'))
+def found(words):
+    all = '\\n'.join(texts())
+    return [word for word in words if word[::-1] in all]
+def preconditions(n):
+    assert isinstance(n, int) and n >= 0
+def postconditions(n, output):
+    own = ('%d, %r' % (n, output))[::-1]
+    assert not found(HIDDEN + [other for other in OTHERS if other != own])
+    assert output in (1, 9), '%d, %r' % (n, output)
+";
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
     let cases = Cases {
         pos_pre: texts(&["4829"]),
@@ -246,11 +272,11 @@ fn looking_around() {
         neg_hard: texts(&["4829, 2"]),
         neg_random: texts(&["7731, None"]),
     };
-    let report = judge(Config::default()).judge(source, &cases).unwrap();
+    let report = default_judge().judge(source, &cases).unwrap();
     assert_eq!(rates(&report), (true, true, true), "{report:?}");
-    // It would have found what is there: its own case, in the frames above.
-    let own = source.replace("not o.startswith", "o.startswith");
-    assert!(!judge(Config::default()).judge(&own, &cases).unwrap().is_correct());
+    // It does find what is there: its own case, in the frames above.
+    let own = source.replace("other != own", "other == own");
+    assert!(!default_judge().judge(&own, &cases).unwrap().is_correct());
     // Whatever it writes where the sandbox reports, it can only say what it could have said by raising or not.
     let forging = "import os\ndef preconditions(n):\n    os.write(3, b'{\"check\": 0, \"passed\": true}\\n')\n    \
         assert 0 <= n <= 9\ndef postconditions(n, output):\n    os.write(3, b'{\"end\": \"done\"}\\n')\n    \
@@ -318,7 +344,7 @@ fn not_run() {
     assert_eq!(flag(&fenced(&"(".repeat(100_000))).0, "not_extracted");
     let (name, feedback) = flag("```python\ndef preconditions(xs):\n    pass\n```");
     assert!(name == "malformed" && feedback.contains("no function postconditions"), "{feedback}");
-    let judge = judge(Config::default());
+    let judge = default_judge();
     let read = |signature: &str| {
         let spec = format!("def preconditions(a):\n    pass\ndef postconditions({signature}):\n    pass\n");
         judge.read(&spec, 1).unwrap()
@@ -351,7 +377,7 @@ fn empty_pool() {
             Pool::NegHard => cases.neg_hard.clear(),
             Pool::NegRandom => cases.neg_random.clear(),
         }
-        let report = judge(Config::default()).judge(STRONG, &cases).unwrap();
+        let report = default_judge().judge(STRONG, &cases).unwrap();
         assert_eq!(rates(&report), (!pool.is_positive(), pool.is_positive(), false));
         assert!(report.feedback.unwrap().contains(pool.name()));
     }

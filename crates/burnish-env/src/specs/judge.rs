@@ -222,9 +222,9 @@ struct Call<'c> {
 impl Judge {
     /// No sandbox is started yet.
     pub fn new(config: &Config) -> Self {
-        let sandbox = || Arc::new(Sandbox::new(config.sandbox.clone()));
+        let sandbox = |seed| Arc::new(Sandbox::with_hash_seed(config.sandbox.clone(), seed));
         Judge {
-            runs: [sandbox(), sandbox()],
+            runs: [sandbox(0), sandbox(1)],
             limits: config.limits(),
             rejects: config.rejects,
             hangs: config.hangs as usize,
