@@ -225,12 +225,8 @@ fn nondeterministic() {
     // `random` is seeded per case and run, so that the verdict is the same whenever it is asked for.
     assert_eq!(judged(&random), report);
     // What depends on the order of a set: the interpreters of both runs have different seeds of hashes.
-    let set = spec("assert True", "assert list({'spam', 'eggs', 'ham'})[0] == 'spam' or output != n * n");
-    let many: Vec<String> = (0..4).map(|n| format!("{n}, {}", n * n)).collect();
-    let hash = spec("assert True", "assert hash('%d' % n) % 2 == 0");
-    let cases = Cases { pos_post: many, ..square() };
-    let flags = [&set, &hash].map(|spec| default_judge().judge(spec, &cases).unwrap().is_nondeterministic);
-    assert!(flags[1], "{flags:?}");
+    let set = judged(&spec("assert True", "assert list({'spam', 'eggs', 'ham'})[0] == 'spam'"));
+    assert!(set.is_nondeterministic && !set.is_correct() && !set.is_complete(), "{set:?}");
     assert!(!judged(STRONG).is_nondeterministic);
 }
 

@@ -1,7 +1,8 @@
 """Makes the cases of one EvalPlus problem: runs its contract, its canonical program and mutants of that, in the sandbox.
 
 stdin: {"program", "entry", "contract", "inputs": [...], "base": how many of them are the original ones, "cases", "seed",
-"tolerance"}. stdout: {"left_out": why, or null, "inputs": number, "signature", "examples": [...], "cases": {...}}.
+"tolerance"}. stdout: {"left_out": why, or null, "inputs": number, "signature", "examples": [...], "right": [calls that must
+hold], "cases": {...}}.
 
 Every run is bounded by a number of lines, not by the clock, so that the same problem gives the same cases everywhere.
 """
@@ -227,6 +228,28 @@ def spoilt(value, chance):
     return chance.choice(choices)
 
 
+def changed(value, chance):
+    """The value with one small change."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return value + chance.choice([-1, 1])
+    if isinstance(value, str):
+        at = chance.randrange(len(value) + 1)
+        return chance.choice([value[:at] + value[at + 1:], value[:at] + chance.choice("aAz 1") + value[at:]])
+    if isinstance(value, (list, tuple)):
+        items = list(value)
+        at = chance.randrange(len(items) + 1)
+        if at == len(items):
+            items.append(items[-1] if items else 0)
+        elif chance.random() < 0.5:
+            items[at] = changed(items[at], chance)
+        else:
+            del items[at]
+        return type(value)(items)
+    return value
+
+
 def unrelated(value, chance):
     """A value of the same type that has nothing to do with this one, or one of another type."""
     if chance.random() < 0.3:
@@ -301,17 +324,29 @@ def prepare(asked):
         if plain(arguments) and not accepts(arguments):
             neg_pre.append(call(arguments))
     neg_hard, neg_random = [], []
+
+    def near(arguments, output, other):
+        if type(other) is type(output) and plain(other) and differs(other, output, asked["tolerance"]):
+            neg_hard.append(call(arguments, other))
+
+    # First one output of each mutant that shows, then small changes of right outputs.
     for source in mutants(asked["program"], chance):
         try:
             mutant, _ = define(source, asked["entry"])
         except (Exception, TooLong):
             continue
-        chance.shuffle(right)
-        for _, arguments, output in right:
+        before = len(neg_hard)
+        for _, arguments, output in chance.sample(right, len(right)):
             is_run, other = attempt(mutant, arguments)
-            if is_run and type(other) is type(output) and plain(other) and differs(other, output, asked["tolerance"]):
-                neg_hard.append(call(arguments, other))
+            if is_run:
+                near(arguments, output, other)
+            if len(neg_hard) > before:
                 break
+        if len(set(neg_hard)) >= count:
+            break
+    for _ in range(10 * count):
+        _, arguments, output = chance.choice(right)
+        near(arguments, output, changed(output, chance))
     for _ in range(20 * count):
         _, arguments, output = chance.choice(right)
         other = unrelated(output, chance)
@@ -327,7 +362,10 @@ def prepare(asked):
     for name, pool in cases.items():
         if not pool:
             raise LeftOut("the pool %s would be empty" % name)
-    return {"inputs": len(names), "signature": ", ".join(names), "examples": examples, "cases": cases}
+    calls = ["%s(%s) == %r" % (asked["entry"], call(arguments), output) for _, arguments, output in right]
+    return {
+        "inputs": len(names), "signature": ", ".join(names), "examples": examples, "right": calls, "cases": cases,
+    }
 
 
 def main():

@@ -70,7 +70,8 @@ struct Row {
     contract: Option<String>,
     reference: Option<String>,
     base_input: Option<Vec<Value>>,
-    plus_input: Option<Vec<Value>>,
+    /// An empty table where there are none.
+    plus_input: Option<Value>,
     /// More inputs of HumanEval's problems. In other files a field of this name is of another kind.
     inputs: Option<Value>,
     #[serde(default)]
@@ -175,7 +176,12 @@ impl Found {
                 return Err(format!("{id} {unknown}: a field is missing"));
             };
             let count = base.len();
-            let plus = row.plus_input.unwrap_or_default();
+            let plus = match row.plus_input {
+                Some(Value::Array(plus)) => plus,
+                None => Vec::new(),
+                Some(Value::Object(table)) if table.is_empty() => Vec::new(),
+                Some(other) => return Err(format!("{id}: plus_input must be a list, not {other}")),
+            };
             let is_known = self.mbpp.get(&id).is_some_and(|known| known.inputs.len() > count + plus.len());
             let problem = Problem {
                 says: prompt.trim().trim_matches('\'').trim_matches('"').trim().to_owned(),
@@ -209,6 +215,9 @@ struct Prepared {
     signature: String,
     #[serde(default)]
     examples: Vec<String>,
+    /// The right outputs as comparisons that hold.
+    #[serde(default)]
+    right: Vec<String>,
     #[serde(default)]
     cases: Cases,
 }
@@ -260,7 +269,7 @@ impl Specs {
         })
         .to_string();
         let limits =
-            Limits { wall_seconds: 120.0, cpu_seconds: 30.0, memory_bytes: 512 << 20, ..Limits::default() };
+            Limits { wall_seconds: 90.0, cpu_seconds: 20.0, memory_bytes: 512 << 20, ..Limits::default() };
         let job = Job {
             parts: vec![Part("<prepare>", PREPARE)],
             name: "prepare",
@@ -275,10 +284,23 @@ impl Specs {
         }
         let prepared: Prepared = serde_json::from_str(&execution.stdout)
             .map_err(|error| EnvError::Failed(format!("evalplus.py did not answer as it should: {error}")))?;
-        match prepared.left_out {
-            Some(why) => Ok(Err(why)),
-            None => Ok(Ok(problem.task(prepared)?)),
+        if let Some(why) = prepared.left_out {
+            return Ok(Err(why));
         }
+        // An output that depends on the order of a set is one of many, and no reason to reject the others.
+        let checks: Vec<String> = prepared.right.iter().map(|holds| format!("assert {holds}")).collect();
+        let job = Job {
+            parts: vec![Part("<program>", &problem.program)],
+            checks: checks.iter().map(String::as_str).collect(),
+            name: "program",
+            stdin: "",
+            limits,
+        };
+        let again = self.judge.sandbox(1).run(&job).map_err(|error| EnvError::Failed(error.to_string()))?;
+        if !again.is_passed() {
+            return Ok(Err("its outputs differ with another seed of hashes".to_owned()));
+        }
+        Ok(Ok(problem.task(prepared)?))
     }
 }
 
