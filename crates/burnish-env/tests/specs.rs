@@ -160,7 +160,11 @@ fn weaker() {
             let after = judge.judge(&lines.join("\n"), &cases).unwrap();
             for pool in Pool::ALL {
                 let [earlier, later] = [&before, &after].map(|report| report.pool(pool).right);
-                if pool.is_positive() { assert!(later >= earlier) } else { assert!(later <= earlier, "{lines:?}") }
+                if pool.is_positive() {
+                    assert!(later >= earlier)
+                } else {
+                    assert!(later <= earlier, "{lines:?}")
+                }
             }
             assert!(after.is_correct());
             compared += 1;
@@ -173,10 +177,7 @@ fn weaker() {
 
 fn hanging() {
     // Hangs on all that it should reject: the trap of harnesses that take a timeout for a rejection.
-    let hangs = spec(
-        "while not (isinstance(n, int) and 0 <= n <= 9): pass",
-        "while output != n * n: pass",
-    );
+    let hangs = spec("while not (isinstance(n, int) and 0 <= n <= 9): pass", "while output != n * n: pass");
     let quick = Config { seconds: 0.3, hangs: 100, ..Config::default() };
     let report = judge(quick).judge(&hangs, &square()).unwrap();
     assert_eq!(rates(&report), (true, false, false), "{report:?}");

@@ -77,7 +77,9 @@ fn strong(task: &Task) -> String {
 fn hook(task: &Task, pre: &str, post: &str) -> String {
     let strong = strong(task);
     let install = &strong[strong.find("def install").unwrap()..];
-    format!("def preconditions(*given):\n    {pre}\n\n\ndef postconditions(*given):\n    {post}\n\n\n{install}")
+    format!(
+        "def preconditions(*given):\n    {pre}\n\n\ndef postconditions(*given):\n    {post}\n\n\n{install}"
+    )
 }
 
 fn strong_hooks() {
@@ -103,7 +105,10 @@ fn empty_hooks() {
         assert_eq!(rates(&verdict), (1.0, 0.0, false), "{verdict:?}");
         assert_eq!(verdict.rewards["told_apart"], 0.0);
         let feedback = verdict.feedback.unwrap();
-        assert!(feedback.contains("of the buggy version fails without the specification noticing"), "{feedback}");
+        assert!(
+            feedback.contains("of the buggy version fails without the specification noticing"),
+            "{feedback}"
+        );
     }
 }
 
@@ -152,23 +157,35 @@ fn trivial_hooks() {
 fn small() -> (tempfile::TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
     let rows = [
-        ("HumanEval.jsonl", vec![
-            json!({"task_id": "HumanEval/0", "entry_point": "above", "canonical_solution": "", "test": "",
+        (
+            "HumanEval.jsonl",
+            vec![
+                json!({"task_id": "HumanEval/0", "entry_point": "above", "canonical_solution": "", "test": "",
                 "prompt": "def above(xs, k):\n    \"\"\"How many of xs are above k.\"\"\"\n"}),
-        ]),
-        ("HumanEvalPlus.jsonl", vec![
-            json!({"contract": "\n    assert type(k) == int and all(type(x) == int for x in xs)\n", "atol": 0,
+            ],
+        ),
+        (
+            "HumanEvalPlus.jsonl",
+            vec![
+                json!({"contract": "\n    assert type(k) == int and all(type(x) == int for x in xs)\n", "atol": 0,
                 "reference": "    return len([x for x in xs if x > k])\n", "base_input": [[[1, 5], 2], [[3], 3]]}),
-        ]),
-        ("HumanEvalPlusInputs.jsonl", vec![
-            json!({"task_id": "HumanEval_0", "inputs": [[[4, 5, 6], 4], [[9, 8], 0], [["x"], 1], [[], 3]]}),
-        ]),
-        ("Mbpp.jsonl", vec![
-            json!({"task_id": "Mbpp/7", "prompt": "'''\nThe pair with its sides swapped.\n'''", "entry_point": "swap",
+            ],
+        ),
+        (
+            "HumanEvalPlusInputs.jsonl",
+            vec![
+                json!({"task_id": "HumanEval_0", "inputs": [[[4, 5, 6], 4], [[9, 8], 0], [["x"], 1], [[], 3]]}),
+            ],
+        ),
+        (
+            "Mbpp.jsonl",
+            vec![
+                json!({"task_id": "Mbpp/7", "prompt": "'''\nThe pair with its sides swapped.\n'''", "entry_point": "swap",
                 "canonical_solution": "\ndef swap(pair):\n  return (pair[1], pair[0] + 0)\n", "atol": 0, "plus_input": {},
                 "contract": "\n  assert isinstance(pair, tuple) and len(pair) == 2\n", "assertion": "",
                 "base_input": [[[1, 2]], [[5, 3]], [[0, 9]]]}),
-        ]),
+            ],
+        ),
     ];
     let mut paths = Vec::new();
     for (name, rows) in rows {
@@ -181,7 +198,8 @@ fn small() -> (tempfile::TempDir, Vec<PathBuf>) {
 
 fn oracle(task: &Task) -> String {
     let program = task.truth["function"]["program"].as_str().unwrap();
-    let contract = "assert not any(isinstance(x, str) for x in given[0]) and all(type(x) == int for x in given[0])";
+    let contract =
+        "assert not any(isinstance(x, str) for x in given[0]) and all(type(x) == int for x in given[0])";
     let name = task.labels["family"].as_str();
     let (pre, call) = match name {
         "mbpp" => ("assert isinstance(given[0], tuple) and len(given[0]) == 2".to_owned(), "swap"),
@@ -214,13 +232,19 @@ fn small_rows() {
     let cases = &mbpp.truth["function"]["cases"];
     assert!(cases["pos_pre"][0].as_str().unwrap().starts_with('('), "{cases}");
     let prompt = &mbpp.prompt[0].content;
-    assert!(prompt.contains("swap(pair): The pair with") && prompt.contains("swap((1, 2)) == (2, 1)"), "{prompt}");
+    assert!(
+        prompt.contains("swap(pair): The pair with") && prompt.contains("swap((1, 2)) == (2, 1)"),
+        "{prompt}"
+    );
 }
 
 fn bad_rows() {
     let (folder, paths) = small();
     let refused = |path: Value| {
-        build("specs", &json!({"track": "evalplus", "path": path})).err().map(|error| error.to_string()).unwrap()
+        build("specs", &json!({"track": "evalplus", "path": path}))
+            .err()
+            .map(|error| error.to_string())
+            .unwrap()
     };
     let error = refused(json!([paths[1], paths[2]]));
     assert!(error.starts_with("path: the prompt of HumanEval/0 is missing"), "{error}");
@@ -260,13 +284,16 @@ fn left_out() {
     let set = generator.tasks(0, 9).unwrap();
     assert!(set.tasks.iter().all(|task| task.id.0 == "specs/Mbpp/6") && set.tasks.len() == 9);
     let reasons: Vec<&str> = set.cells[0].dropped.keys().map(String::as_str).collect();
-    assert_eq!(reasons, [
-        "it has many right answers",
-        "its arguments are not a fixed list",
-        "its outputs differ with another seed of hashes",
-        "the canonical program gives no output that can be written down",
-        "the contract rejects an original input",
-    ]);
+    assert_eq!(
+        reasons,
+        [
+            "it has many right answers",
+            "its arguments are not a fixed list",
+            "its outputs differ with another seed of hashes",
+            "the canonical program gives no output that can be written down",
+            "the contract rejects an original input",
+        ]
+    );
 }
 
 /// On the real files: most problems become tasks, and the canonical program as an oracle accepts every right output and

@@ -85,7 +85,10 @@ impl Config {
         let known = || FAMILIES.iter().map(|family| family.id);
         if let Some(unknown) = self.families.iter().find(|name| !known().any(|id| id == name.as_str())) {
             let known = known().collect::<Vec<_>>().join(", ");
-            return Err(config_error("families", &format!("there is no family `{unknown}`; there are: {known}")));
+            return Err(config_error(
+                "families",
+                &format!("there is no family `{unknown}`; there are: {known}"),
+            ));
         }
         match self.track {
             Track::Evalplus if self.path.is_empty() => Err(config_error(

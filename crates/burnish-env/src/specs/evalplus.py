@@ -1,8 +1,8 @@
 """Makes the cases of one EvalPlus problem: runs its contract, its canonical program and mutants of that, in the sandbox.
 
-stdin: {"program", "entry", "contract", "inputs": [...], "base": how many of them are the original ones, "cases", "seed",
-"tolerance"}. stdout: {"left_out": why, or null, "inputs": number, "signature", "examples": [...], "right": [calls that must
-hold], "cases": {...}}.
+stdin: {"program", "entry", "row": the problem's row, as text, "more": the row with more inputs, or null, "cases", "seed"}.
+stdout: {"left_out": why, or null, "inputs": number, "signature", "examples": [...], "right": [comparisons that hold],
+"cases": {...}}.
 
 Every run is bounded by a number of lines, not by the clock, so that the same problem gives the same cases everywhere.
 """
@@ -275,7 +275,18 @@ def call(arguments, *output):
     return ", ".join(repr(value) for value in [*arguments, *output])
 
 
+def unpacked(asked):
+    """With what the rows hold: contract, inputs, how many of them are the original ones, tolerance."""
+    row = json.loads(asked["row"])
+    plus = row.get("plus_input") or []
+    if asked["more"] is not None:
+        plus = plus + json.loads(asked["more"])["inputs"]
+    inputs = row["base_input"] + plus
+    return dict(asked, contract=row["contract"], inputs=inputs, base=len(row["base_input"]), tolerance=row["atol"])
+
+
 def prepare(asked):
+    asked = unpacked(asked)
     chance = random.Random(asked["seed"])
     count = asked["cases"]
     program, space = define(asked["program"], asked["entry"])

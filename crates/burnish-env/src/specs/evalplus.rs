@@ -12,7 +12,8 @@ use burnish_core::{Message, Task, TaskId};
 use burnish_data::{DataError, read_whole};
 use burnish_sandbox::{Job, Limits, Outcome, Part};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::IgnoredAny;
+use serde_json::json;
 
 use super::judge::Cases;
 use super::{ID, Specs, Truth};
@@ -53,11 +54,11 @@ pub(super) struct Problem {
     has_examples: bool,
     program: String,
     entry: String,
-    contract: String,
-    inputs: Vec<Value>,
-    /// How many of the inputs are the original ones.
-    base: usize,
-    tolerance: f64,
+    /// Its row as it is in the file, with contract and inputs: only Python reads all of Python's JSON, which has
+    /// infinities and whole numbers of any size.
+    row: String,
+    /// The row with more inputs, if there is one.
+    more: Option<String>,
 }
 
 /// A row of any of the files. Their kinds have different fields.
@@ -69,13 +70,32 @@ struct Row {
     canonical_solution: Option<String>,
     contract: Option<String>,
     reference: Option<String>,
-    base_input: Option<Vec<Value>>,
-    /// An empty table where there are none.
-    plus_input: Option<Value>,
-    /// More inputs of HumanEval's problems. In other files a field of this name is of another kind.
-    inputs: Option<Value>,
-    #[serde(default)]
-    atol: f64,
+    base_input: Option<Vec<IgnoredAny>>,
+    /// More inputs of HumanEval's problems.
+    inputs: Option<Vec<IgnoredAny>>,
+}
+
+/// The text of a row without what Python's JSON has and JSON has not: infinities and `NaN` become `null`.
+fn readable(text: &str) -> String {
+    let mut readable = String::with_capacity(text.len());
+    let (mut is_text, mut is_escaped) = (false, false);
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let odd = ["-Infinity", "Infinity", "NaN"].into_iter().find(|odd| !is_text && rest.starts_with(odd));
+        if let Some(odd) = odd {
+            readable.push_str("null");
+            rest = &rest[odd.len()..];
+            continue;
+        }
+        match next {
+            '"' if !is_escaped => is_text = !is_text,
+            _ => {}
+        }
+        is_escaped = is_text && next == '\\' && !is_escaped;
+        readable.push(next);
+        rest = &rest[next.len_utf8()..];
+    }
+    readable
 }
 
 /// The files that these paths name: of a folder, those that are JSON lines.
@@ -90,8 +110,7 @@ pub(super) fn files(paths: &[String]) -> Vec<PathBuf> {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             name.ends_with(".jsonl") || name.ends_with(".jsonl.gz")
         };
-        let mut inside: Vec<PathBuf> =
-            entries.flatten().map(|entry| entry.path()).filter(is_rows).collect();
+        let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_rows).collect();
         inside.sort();
         files.extend(inside);
     }
@@ -104,8 +123,8 @@ struct Found {
     /// HumanEval's own rows by number: prompt and entry point.
     prompts: BTreeMap<usize, (String, String)>,
     /// EvalPlus's rows of HumanEval, whose number is their place.
-    plus: Vec<(PathBuf, Row)>,
-    more: BTreeMap<usize, Vec<Value>>,
+    plus: Vec<(PathBuf, Row, String)>,
+    more: BTreeMap<usize, String>,
     mbpp: BTreeMap<String, Problem>,
 }
 
@@ -121,12 +140,12 @@ pub(super) fn read(paths: &[String]) -> Result<Vec<Problem>, EnvError> {
         let text = std::str::from_utf8(&bytes).map_err(|error| wrong(format!("is no UTF-8: {error}")))?;
         for (line, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
             let wrong = |problem: String| wrong(format!("line {}: {problem}", line + 1));
-            let row: Row = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
-            found.add(&path, row).map_err(wrong)?;
+            let row = serde_json::from_str(&readable(text)).map_err(|error| wrong(error.to_string()))?;
+            found.add(&path, row, text.to_owned()).map_err(wrong)?;
         }
     }
     let mut problems: Vec<Problem> = Vec::new();
-    for (number, (path, row)) in found.plus.into_iter().enumerate() {
+    for (number, (path, row, text)) in found.plus.into_iter().enumerate() {
         let Some((prompt, entry)) = found.prompts.get(&number) else {
             let problem = format!(
                 "the prompt of HumanEval/{number} is missing: EvalPlus's file {} has none, so name HumanEval.jsonl too",
@@ -134,19 +153,14 @@ pub(super) fn read(paths: &[String]) -> Result<Vec<Problem>, EnvError> {
             );
             return Err(config_error("path", &problem));
         };
-        let mut inputs = row.base_input.unwrap_or_default();
-        let base = inputs.len();
-        inputs.extend(found.more.remove(&number).unwrap_or_default());
         problems.push(Problem {
             id: format!("HumanEval/{number}"),
             says: format!("{}\n", prompt.trim_end()),
             has_examples: true,
             program: format!("{prompt}{}", row.reference.unwrap_or_default()),
             entry: entry.clone(),
-            contract: row.contract.unwrap_or_default(),
-            inputs,
-            base,
-            tolerance: row.atol,
+            row: text,
+            more: found.more.remove(&number),
         });
     }
     problems.extend(found.mbpp.into_values());
@@ -157,46 +171,34 @@ pub(super) fn read(paths: &[String]) -> Result<Vec<Problem>, EnvError> {
 }
 
 impl Found {
-    fn add(&mut self, path: &Path, row: Row) -> Result<(), String> {
+    fn add(&mut self, path: &Path, row: Row, text: String) -> Result<(), String> {
         let id = row.task_id.clone().unwrap_or_default();
         let number = |prefix: &str| id.strip_prefix(prefix).and_then(|number| number.parse::<usize>().ok());
         let unknown = "is no row of HumanEvalPlus, HumanEvalPlusInputs, HumanEval or MbppPlus";
-        if let (Some(number), Some(Value::Array(inputs))) = (number("HumanEval_"), &row.inputs) {
-            self.more.insert(number, inputs.clone());
+        if let (Some(number), true) = (number("HumanEval_"), row.inputs.is_some()) {
+            self.more.insert(number, text);
         } else if let (Some(number), Some(prompt), Some(entry)) =
             (number("HumanEval/"), &row.prompt, &row.entry_point)
         {
             self.prompts.insert(number, (prompt.clone(), entry.clone()));
         } else if row.reference.is_some() && row.contract.is_some() && row.base_input.is_some() {
-            self.plus.push((path.to_owned(), row));
+            self.plus.push((path.to_owned(), row, text));
         } else if id.starts_with("Mbpp/") {
-            let (Some(prompt), Some(entry), Some(program), Some(contract), Some(base)) =
-                (row.prompt, row.entry_point, row.canonical_solution, row.contract, row.base_input)
-            else {
+            let (Some(prompt), Some(entry), Some(program), true, true) = (
+                row.prompt,
+                row.entry_point,
+                row.canonical_solution,
+                row.contract.is_some(),
+                row.base_input.is_some(),
+            ) else {
                 return Err(format!("{id} {unknown}: a field is missing"));
             };
-            let count = base.len();
-            let plus = match row.plus_input {
-                Some(Value::Array(plus)) => plus,
-                None => Vec::new(),
-                Some(Value::Object(table)) if table.is_empty() => Vec::new(),
-                Some(other) => return Err(format!("{id}: plus_input must be a list, not {other}")),
-            };
-            let is_known = self.mbpp.get(&id).is_some_and(|known| known.inputs.len() > count + plus.len());
-            let problem = Problem {
-                says: prompt.trim().trim_matches('\'').trim_matches('"').trim().to_owned(),
-                has_examples: false,
-                program,
-                entry,
-                contract,
-                inputs: base.into_iter().chain(plus).collect(),
-                base: count,
-                tolerance: row.atol,
-                id: id.clone(),
-            };
-            // The file with fewer inputs of the same problem adds nothing.
-            if !is_known {
-                self.mbpp.insert(id, problem);
+            let says = prompt.trim().trim_matches('\'').trim_matches('"').trim().to_owned();
+            // Of two files with the same problem, the one with fewer inputs adds nothing.
+            if self.mbpp.get(&id).is_none_or(|known| known.row.len() < text.len()) {
+                let (row, more) = (text, None);
+                self.mbpp
+                    .insert(id.clone(), Problem { id, says, has_examples: false, program, entry, row, more });
             }
         } else {
             return Err(unknown.to_owned());
@@ -226,8 +228,7 @@ impl Specs {
     /// Problems in shuffled order, those that give no cases left out; if `count` exceeds their number, they are
     /// repeated.
     pub(super) fn evalplus(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let order =
-            burnish_data::order(self.problems.len(), Address::new(seed, Purpose::Shuffle).seed(), 0);
+        let order = burnish_data::order(self.problems.len(), Address::new(seed, Purpose::Shuffle).seed(), 0);
         let mut report = CellReport { cell: "track=evalplus".to_owned(), ..CellReport::default() };
         let mut tasks: Vec<Task> = Vec::new();
         for index in order {
@@ -260,12 +261,10 @@ impl Specs {
         let stdin = json!({
             "program": problem.program,
             "entry": problem.entry,
-            "contract": problem.contract,
-            "inputs": problem.inputs,
-            "base": problem.base,
+            "row": problem.row,
+            "more": problem.more,
             "cases": self.config.cases,
             "seed": place.seed(),
-            "tolerance": problem.tolerance,
         })
         .to_string();
         let limits =
@@ -330,5 +329,17 @@ impl Problem {
                 ("answers".to_owned(), "one".to_owned()),
             ]),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_python_reads_is_replaced_outside_texts() {
+        assert_eq!(readable(r#"[-Infinity, Infinity, NaN, 1]"#), "[null, null, null, 1]");
+        let texts = r#"{"a": "NaN \" Infinity", "b\\": "-Infinity"}"#;
+        assert_eq!(readable(texts), texts);
     }
 }

@@ -49,7 +49,8 @@ mod tests {
             "<think>\n```python\nvery_long = 'thought'\n```\n</think>\nSo:\n```python\nshort = 1\n```";
         assert_eq!(block(thought), Some("short = 1\n"));
         assert_eq!(block("```Python\na = 1\n```"), Some("a = 1\n"));
-        for none in ["a = 1", "```\na = 1\n```", "```python\na = 1\n", "```python\n \n```", "```text\na\n```"] {
+        for none in ["a = 1", "```\na = 1\n```", "```python\na = 1\n", "```python\n \n```", "```text\na\n```"]
+        {
             assert_eq!(block(none), None, "{none:?}");
         }
         // A fence inside another language's block opens nothing.

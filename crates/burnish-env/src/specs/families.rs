@@ -65,7 +65,8 @@ const LETTER: Slot =
 const LIST_PRE: &[&str] =
     &["isinstance(xs, list)", "all([isinstance(x, int) for x in xs])", "{m!} <= len(xs) <= {n!}"];
 /// Those of a word.
-const WORD_PRE: &[&str] = &["isinstance(s, str)", "all(['a' <= c <= 'z' for c in s])", "{m!} <= len(s) <= {n!}"];
+const WORD_PRE: &[&str] =
+    &["isinstance(s, str)", "all(['a' <= c <= 'z' for c in s])", "{m!} <= len(s) <= {n!}"];
 
 /// Every family, sorted by id.
 pub(super) const FAMILIES: &[Family] = &[
@@ -134,7 +135,9 @@ pub(super) const FAMILIES: &[Family] = &[
             "len(xs) <= {n!}",
             "any([xs[i] + xs[j] == {a!} for i in range(len(xs)) for j in range(i + 1, len(xs))])",
         ],
-        reference: &["return [[i, j] for i in range(len(xs)) for j in range(i + 1, len(xs)) if xs[i] + xs[j] == {a!}][0]"],
+        reference: &[
+            "return [[i, j] for i in range(len(xs)) for j in range(i + 1, len(xs)) if xs[i] + xs[j] == {a!}][0]",
+        ],
         post: &[
             "isinstance(output, list)",
             "len(output) == 2",
@@ -142,7 +145,9 @@ pub(super) const FAMILIES: &[Family] = &[
             "0 <= output[0] < output[1] < len(xs)",
             "xs[output[0]] + xs[output[1]] == {a!}",
         ],
-        another: Some(&["return [[i, j] for i in range(len(xs)) for j in range(i + 1, len(xs)) if xs[i] + xs[j] == {a!}][-1]"]),
+        another: Some(&[
+            "return [[i, j] for i in range(len(xs)) for j in range(i + 1, len(xs)) if xs[i] + xs[j] == {a!}][-1]",
+        ]),
     },
     Family {
         id: "any_split",
@@ -206,7 +211,10 @@ pub(super) const FAMILIES: &[Family] = &[
         says: "Each number once, where it occurs {of}, in the order of xs. xs is a list of {m} to {n} whole numbers.",
         pre: LIST_PRE,
         reference: &["return [xs[i] for i in range(len(xs)) if xs[i] not in xs{of!}]"],
-        post: &["isinstance(output, list)", "output == [xs[i] for i in range(len(xs)) if xs[i] not in xs{of!}]"],
+        post: &[
+            "isinstance(output, list)",
+            "output == [xs[i] for i in range(len(xs)) if xs[i] not in xs{of!}]",
+        ],
         another: None,
     },
     Family {
@@ -230,7 +238,11 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         id: "gap",
-        slots: &[Slot::Choice("best", &[("largest", "max"), ("smallest", "min")]), Slot::Number("m", 2, 3), MOST],
+        slots: &[
+            Slot::Choice("best", &[("largest", "max"), ("smallest", "min")]),
+            Slot::Number("m", 2, 3),
+            MOST,
+        ],
         name: "gap",
         inputs: &[("xs", LIST)],
         says: "The {best} distance between two neighbours. xs is a list of {m} to {n} whole numbers.",
@@ -303,7 +315,11 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         id: "running",
-        slots: &[Slot::Choice("what", &[("sum", "sum"), ("maximum", "max"), ("minimum", "min")]), LEAST, MOST],
+        slots: &[
+            Slot::Choice("what", &[("sum", "sum"), ("maximum", "max"), ("minimum", "min")]),
+            LEAST,
+            MOST,
+        ],
         name: "running",
         inputs: &[("xs", LIST)],
         says: "For each number the {what} of the numbers up to it. xs is a list of {m} to {n} whole numbers.",

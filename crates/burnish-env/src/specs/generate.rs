@@ -58,7 +58,8 @@ impl Problem {
             filled.push((format!("{{{name}!}}"), code));
             filled.push((format!("{{{name}}}"), words));
         }
-        let fill = |text: &str| filled.iter().fold(text.to_owned(), |text, (slot, by)| text.replace(slot, by));
+        let fill =
+            |text: &str| filled.iter().fold(text.to_owned(), |text, (slot, by)| text.replace(slot, by));
         let fill_all = |texts: &[&str]| texts.iter().map(|text| fill(text)).collect::<Vec<_>>();
         let (pre, post) = (fill_all(family.pre), fill_all(family.post));
         let reference = fill_all(family.reference);
@@ -128,9 +129,7 @@ impl Problem {
 
     /// Cases of each pool, at most `count` and at least one; `None` if the draws give none for a pool.
     pub(super) fn cases(&self, count: usize, seed: u64) -> Option<Cases> {
-        let stream = |step| {
-            Stream::new(Address { step, ..Address::new(seed, Purpose::Environment) }.seed())
-        };
+        let stream = |step| Stream::new(Address { step, ..Address::new(seed, Purpose::Environment) }.seed());
         let valid = self.valid(count, &mut stream(0));
         let mut pos_post = Vec::new();
         let mut rights: Vec<(Vec<Value>, Value)> = Vec::new();
@@ -435,10 +434,13 @@ mod tests {
                 let problem = Problem::draw(family, &mut stream).unwrap();
                 for inputs in problem.valid(4, &mut stream) {
                     let right = problem.program.run(&problem.scope(&inputs)).unwrap();
-                    let outputs = problem.program.mutants().into_iter().filter_map(|mutant| {
-                        mutant.run(&problem.scope(&inputs)).ok()
-                    });
-                    let outputs: Vec<Value> = outputs.chain([right.clone(), changed(&right, &mut stream)]).collect();
+                    let outputs = problem
+                        .program
+                        .mutants()
+                        .into_iter()
+                        .filter_map(|mutant| mutant.run(&problem.scope(&inputs)).ok());
+                    let outputs: Vec<Value> =
+                        outputs.chain([right.clone(), changed(&right, &mut stream)]).collect();
                     for output in outputs {
                         let mut scope = problem.scope(&inputs);
                         scope.insert("output".to_owned(), output.clone());

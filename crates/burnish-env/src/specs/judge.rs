@@ -276,7 +276,10 @@ impl Judge {
         let execution = self.sandbox(0).run(&job).map_err(|error| error.to_string())?;
         // A text can be such that the parser itself gives up.
         if execution.outcome != Outcome::Done {
-            return Ok(Reading::Unreadable(format!("parsing it {}", execution.outcome.in_words(&self.limits))));
+            return Ok(Reading::Unreadable(format!(
+                "parsing it {}",
+                execution.outcome.in_words(&self.limits)
+            )));
         }
         let read: Read = serde_json::from_str(&execution.stdout)
             .map_err(|error| format!("read.py did not answer as it should: {error}"))?;

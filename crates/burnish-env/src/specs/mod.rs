@@ -138,7 +138,8 @@ impl Specs {
             }
             *report.dropped.entry("a pool without cases".to_owned()).or_default() += 1;
         }
-        let problem = format!("the family `{}` gave no task in {DRAWS_MAX} draws: take more cases", family.id);
+        let problem =
+            format!("the family `{}` gave no task in {DRAWS_MAX} draws: take more cases", family.id);
         Err(config_error("cases", &problem))
     }
 }

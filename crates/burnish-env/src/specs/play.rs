@@ -23,7 +23,8 @@ pub(super) fn not_run(flag: &str, why: &str) -> Verdict {
 /// A verdict with these components, in the order of [`COMPONENTS`], and with these flags set.
 pub(super) fn verdict(components: [f64; 5], set: &[&str], feedback: Option<String>) -> Verdict {
     let passes = components[0] == 1.0;
-    let rewards = COMPONENTS.iter().zip(components).map(|(name, reward)| ((*name).to_owned(), reward)).collect();
+    let rewards =
+        COMPONENTS.iter().zip(components).map(|(name, reward)| ((*name).to_owned(), reward)).collect();
     let flags = FLAGS.iter().map(|name| ((*name).to_owned(), set.contains(name))).collect();
     Verdict { rewards, flags, feedback, ..Verdict::scored("", 0.0, passes) }
 }

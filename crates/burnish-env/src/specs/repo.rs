@@ -217,7 +217,8 @@ impl Repo {
     pub(super) fn judge(&self, judge: &Judge, spec: &str) -> Result<RepoReport, String> {
         let mut report = RepoReport::default();
         for test in self.tests() {
-            let [first, second] = [self.run(judge, spec, test, true, 0)?, self.run(judge, spec, test, true, 1)?];
+            let [first, second] =
+                [self.run(judge, spec, test, true, 0)?, self.run(judge, spec, test, true, 1)?];
             report.is_triggered |= first.1 && second.1;
             report.fixed[0] += 1;
             report.fixed[1] += usize::from(report.holds(test, "fixed", [first.0, second.0], Ran::Passed));
@@ -236,7 +237,14 @@ impl Repo {
     }
 
     /// Runs one test of one version; also whether the target was called through the hook.
-    fn run(&self, judge: &Judge, spec: &str, test: &str, fixed: bool, run: usize) -> Result<(Ran, bool), String> {
+    fn run(
+        &self,
+        judge: &Judge,
+        spec: &str,
+        test: &str,
+        fixed: bool,
+        run: usize,
+    ) -> Result<(Ran, bool), String> {
         let [module, function, _] = self.target;
         let mut files: BTreeMap<&str, &str> = self.files.iter().copied().collect();
         files.insert(module, if fixed { self.fixed } else { self.buggy });
@@ -332,7 +340,8 @@ pub(super) fn tasks(seed: u64, count: usize) -> Result<TaskSet, EnvError> {
     let seed = Address::new(seed, Purpose::Shuffle).seed();
     let order = (0u64..).flat_map(|epoch| burnish_data::order(REPOS.len(), seed, epoch));
     let tasks = order.take(count).map(|index| REPOS[index].task()).collect::<Result<_, _>>()?;
-    let report = CellReport { cell: "track=repo".to_owned(), made: count, drawn: count, ..CellReport::default() };
+    let report =
+        CellReport { cell: "track=repo".to_owned(), made: count, drawn: count, ..CellReport::default() };
     Ok(TaskSet { tasks, cells: vec![report] })
 }
 

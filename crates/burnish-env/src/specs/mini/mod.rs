@@ -210,7 +210,16 @@ mod tests {
     #[test]
     fn what_python_refuses_raises_and_what_never_ends_runs_out_of_fuel() {
         for text in [
-            "xs[9]", "1 // 0", "n < s", "s + n", "max([])", "len(n)", "unknown", "int('x')", "ord('ab')", "n in n",
+            "xs[9]",
+            "1 // 0",
+            "n < s",
+            "s + n",
+            "max([])",
+            "len(n)",
+            "unknown",
+            "int('x')",
+            "ord('ab')",
+            "n in n",
         ] {
             assert_eq!(value(text), Err(Halt::Raised), "{text}");
         }
@@ -220,7 +229,8 @@ mod tests {
 
     #[test]
     fn mutants_differ_from_their_program_in_one_place() {
-        let original = program(&["kept = [x for x in xs if x > 2]".into(), "return sum(kept)".into()]).unwrap();
+        let original =
+            program(&["kept = [x for x in xs if x > 2]".into(), "return sum(kept)".into()]).unwrap();
         let mutants = original.mutants();
         assert_eq!(mutants.len(), 7);
         for (at, mutant) in mutants.iter().enumerate() {

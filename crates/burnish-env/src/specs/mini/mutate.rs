@@ -55,13 +55,10 @@ impl Expr {
                 [&mut **first].into_iter().chain(others.iter_mut().map(|(_, other)| other)).collect()
             }
             Expr::If(parts) => parts.iter_mut().collect(),
-            Expr::Slice(of, parts) => [&mut **of]
-                .into_iter()
-                .chain(parts.iter_mut().flatten().map(|part| &mut **part))
-                .collect(),
-            Expr::Method(of, _, arguments) => {
-                [&mut **of].into_iter().chain(arguments.iter_mut()).collect()
+            Expr::Slice(of, parts) => {
+                [&mut **of].into_iter().chain(parts.iter_mut().flatten().map(|part| &mut **part)).collect()
             }
+            Expr::Method(of, _, arguments) => [&mut **of].into_iter().chain(arguments.iter_mut()).collect(),
             Expr::Each(item, fors, condition) => [&mut **item]
                 .into_iter()
                 .chain(fors.iter_mut().map(|(_, through)| through))
