@@ -2,8 +2,8 @@
 
 use crate::{
     EnvError, Generator, accounts, associative, chains, clarify, command, countdown, household, mapf,
-    mapping, openenv, orders, programs, recall, rows, scenes, skilled, tables, tau, timed_facts, timeqa,
-    worlds,
+    mapping, openenv, orders, programs, recall, rows, scenes, skilled, specs, tables, tau, timed_facts,
+    timeqa, worlds,
 };
 
 /// One kind of environment.
@@ -42,6 +42,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &rows::KIND,
     &scenes::KIND,
     &skilled::KIND,
+    &specs::KIND,
     &tables::KIND,
     &tau::KIND,
     &timed_facts::KIND,
@@ -108,6 +109,7 @@ mod tests {
                 "recall",
                 "scenes",
                 "skilled",
+                "specs",
                 "tables",
                 "timed_facts",
                 "worlds"

@@ -37,6 +37,7 @@ mod session;
 mod settings;
 mod shares;
 pub mod skilled;
+pub mod specs;
 pub mod tables;
 pub mod tau;
 pub mod timed_facts;

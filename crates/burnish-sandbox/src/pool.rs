@@ -40,6 +40,7 @@ pub struct SandboxError(String);
 pub struct Sandbox {
     settings: Settings,
     without: Vec<String>,
+    hash_seed: u32,
     python: OnceLock<Result<Interpreter, String>>,
     state: Mutex<State>,
     /// A guard has become free.
@@ -78,6 +79,7 @@ impl Sandbox {
         Sandbox {
             settings,
             without: Vec::new(),
+            hash_seed: 0,
             python: OnceLock::new(),
             state: Mutex::default(),
             freed: Condvar::new(),
@@ -88,6 +90,12 @@ impl Sandbox {
     #[doc(hidden)]
     pub fn without(settings: Settings, parts: &[&str]) -> Self {
         Sandbox { without: parts.iter().map(|part| (*part).to_owned()).collect(), ..Sandbox::new(settings) }
+    }
+
+    /// Nothing is started yet; the interpreters have this seed of hashes (`PYTHONHASHSEED`, otherwise 0). Two sandboxes
+    /// that differ in it show whether a program depends on the order of sets.
+    pub fn with_hash_seed(settings: Settings, hash_seed: u32) -> Self {
+        Sandbox { hash_seed, ..Sandbox::new(settings) }
     }
 
     /// What holds programs back here.
@@ -190,6 +198,7 @@ impl Sandbox {
             python: python.map_err(SandboxError)?,
             scratch_bytes: SCRATCH_BYTES,
             without: self.without.clone(),
+            hash_seed: self.hash_seed,
             stage: Stage::Outside,
             missing: Vec::new(),
         };

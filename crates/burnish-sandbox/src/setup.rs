@@ -40,6 +40,8 @@ pub(crate) struct Setup {
     pub(crate) scratch_bytes: u64,
     /// Parts to do without, for tests of what then happens.
     pub(crate) without: Vec<String>,
+    /// The interpreter's seed of hashes.
+    pub(crate) hash_seed: u32,
     /// How far the guard is.
     pub(crate) stage: Stage,
     /// What was missing so far.

@@ -375,6 +375,8 @@ def main():
         if CONFIG["warm"]:
             clear()
         write(answers, answer)
+        # The next job is a copy of this process, and must not find in its frames what this one said.
+        del answer
 
 
 main()

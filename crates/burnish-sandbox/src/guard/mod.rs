@@ -162,7 +162,7 @@ fn become_interpreter(setup: &Setup, report: &Report) -> String {
         .env("LANG", "C.UTF-8")
         .env("PATH", "")
         // The same program does the same every time.
-        .env("PYTHONHASHSEED", "0")
+        .env("PYTHONHASHSEED", setup.hash_seed.to_string())
         .env("PYTHONUTF8", "1")
         .env("TMPDIR", root::SCRATCH)
         .env("TZ", "UTC")

@@ -353,6 +353,12 @@ print(sum([1, 2]), math.pi > 3, os.environ.get("LEFT"), os.listdir("/tmp"), os.g
 "#;
     let clean = run(&sandbox, look, tight());
     assert_eq!(clean.stdout, "3 True None [] /tmp []\n", "{clean:?}");
+    // What it said is not in the frames of the process that the next one is a copy of.
+    let said = run(&sandbox, "raise ValueError('left ' + 'behind')", tight());
+    assert!(matches!(said.outcome, Outcome::Raised(why) if why.contains("left behind")));
+    let look = "import sys\nframe = sys._getframe()\nwhile frame:\n    \
+        assert 'left ' + 'behind' not in repr(frame.f_locals)\n    frame = frame.f_back";
+    assert_eq!(run(&sandbox, look, tight()).outcome, Outcome::Done);
 }
 
 fn nothing_inherited(_: &Sandbox) {
