@@ -1,7 +1,7 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, associative, chains, command, countdown, household, mapf, openenv, orders,
+    EnvError, Generator, accounts, associative, bfcl, chains, command, countdown, household, mapf, openenv, orders,
     programs, recall, rows, scenes, tables, timed_facts, timeqa, worlds,
 };
 
@@ -27,6 +27,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &accounts::KIND,
     &command::agent::KIND,
     &associative::KIND,
+    &bfcl::KIND,
     &chains::KIND,
     &command::KIND,
     &countdown::KIND,
