@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::{Api, Given, Outcome, Scenario, refusal};
 use crate::bfcl::random::Random;
 
-/// A message: who gets it, and what it says.
-type Sent = (String, String);
+/// A message: who gets it, and what it says, which rows also write as a list or an object.
+type Sent = (String, Value);
 
 /// The workspace.
 #[derive(Debug, Clone)]
@@ -31,9 +31,10 @@ impl Messages {
             { "USR004": "Could you upload the file?" },
         ]);
         let sent = |(at, message): (usize, Value)| {
+            // Of several fields, the leaderboard's methods see the first.
             let one = message.as_object().and_then(|fields| fields.iter().next());
-            let one = one.and_then(|(to, said)| Some((to.clone(), said.as_str()?.to_owned())));
-            one.ok_or_else(|| format!("inbox.{at}: must be an object of a receiver and a text"))
+            let one = one.map(|(to, said)| (to.clone(), said.clone()));
+            one.ok_or_else(|| format!("inbox.{at}: must be an object of a receiver and a message"))
         };
         Ok(Messages {
             random: Random::new(scenario.seed(200_191)?),
@@ -65,7 +66,7 @@ impl Messages {
                 break drawn;
             }
         };
-        self.inbox.push((to.to_owned(), said.to_owned()));
+        self.inbox.push((to.to_owned(), json!(said)));
         self.message_count += 1;
         Ok(json!({
             "sent_status": true,
@@ -110,9 +111,22 @@ impl Messages {
         json!({ "login_status": true, "message": format!("User '{id}' logged in successfully.") })
     }
 
+    /// A message that is no text can't be searched.
+    fn search(&self, keyword: &str) -> Outcome {
+        let keyword = keyword.to_lowercase();
+        let mut found = Vec::new();
+        for (to, said) in &self.inbox {
+            let text = said.as_str().ok_or("a message is no string, so it has no attribute 'lower'")?;
+            if text.to_lowercase().contains(&keyword) {
+                found.push(json!({ "receiver_id": to, "message": text }));
+            }
+        }
+        Ok(json!({ "results": found }))
+    }
+
     /// Messages by receiver, in the order of their first message.
     fn by_receiver(&self) -> Map<String, Value> {
-        let mut found: Vec<(&String, Vec<&String>)> = Vec::new();
+        let mut found: Vec<(&String, Vec<&Value>)> = Vec::new();
         for (to, said) in &self.inbox {
             match found.iter_mut().find(|(known, _)| *known == to) {
                 Some((_, messages)) => messages.push(said),
@@ -144,12 +158,7 @@ impl Api for Messages {
             "delete_message" => given.text("receiver_id").and_then(|to| self.delete(to)),
             "view_messages_sent" => Ok(json!({ "messages": self.by_receiver() })),
             "add_contact" => given.text("user_name").and_then(|name| self.add(name)),
-            "search_messages" => given.text("keyword").map(|keyword| {
-                let keyword = keyword.to_lowercase();
-                let found = self.inbox.iter().filter(|(_, said)| said.to_lowercase().contains(&keyword));
-                let found = found.map(|(to, said)| json!({ "receiver_id": to, "message": said }));
-                json!({ "results": found.collect::<Vec<_>>() })
-            }),
+            "search_messages" => given.text("keyword").and_then(|keyword| self.search(keyword)),
             "get_message_stats" => {
                 let contacts: BTreeSet<&String> = self.inbox.iter().map(|(to, _)| to).collect();
                 let stats = json!({ "received_count": self.inbox.len(), "total_contacts": contacts.len() });

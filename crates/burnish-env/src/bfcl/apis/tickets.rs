@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Api, Given, Outcome, Scenario, refusal};
-use crate::bfcl::python::equal;
+use crate::bfcl::python::{equal, result};
 
 /// The tickets, and who is logged in.
 #[derive(Debug, Clone)]
@@ -16,9 +16,6 @@ pub(super) struct Tickets {
 impl Tickets {
     pub(super) fn new(scenario: &Scenario<'_>) -> Result<Self, String> {
         let queue = scenario.list("ticket_queue", json!([]))?;
-        if let Some(at) = queue.iter().position(|ticket| ticket.get("id").is_none()) {
-            return Err(format!("ticket_queue.{at}: must be an object with an `id`"));
-        }
         let counter = scenario.whole("ticket_counter", 1)?;
         Ok(Tickets { queue, counter, user: scenario.get("current_user", Value::Null)? })
     }
@@ -44,34 +41,54 @@ impl Tickets {
     }
 
     /// Does something with the ticket that is meant; it returns what is told.
-    fn with(&mut self, given: &Given<'_>, act: impl FnOnce(&mut Map<String, Value>, i64) -> Outcome) -> Outcome {
-        let id = given.whole("ticket_id")?;
-        let found = self.queue.iter_mut().find(|ticket| equal(&ticket["id"], &json!(id)));
-        match found.and_then(Value::as_object_mut) {
-            Some(ticket) => act(ticket, id),
-            None => refusal(format!("Ticket with ID {id} not found.")),
+    fn with(&mut self, given: &Given<'_>, act: impl FnOnce(&mut Map<String, Value>, &str) -> Outcome) -> Outcome {
+        let id = given.value("ticket_id")?;
+        let shown = result(id);
+        for ticket in &mut self.queue {
+            // Rows also have tickets that are a text, at which the search fails.
+            let ticket = ticket.as_object_mut().ok_or("a ticket is no object")?;
+            if equal(field(ticket, "id")?, id) {
+                return act(ticket, &shown);
+            }
         }
+        refusal(format!("Ticket with ID {shown} not found."))
     }
 
-    fn own(&self, status: Option<&str>) -> Value {
+    /// The tickets of whoever is logged in.
+    fn own(&self, status: Option<&str>) -> Outcome {
         if !self.is_in() {
-            return json!([{ "error": "User not authenticated. Please log in to view tickets." }]);
+            return Ok(json!([{ "error": "User not authenticated. Please log in to view tickets." }]));
         }
-        let is = |ticket: &&Value| {
-            let text = |key| ticket.get(key).and_then(Value::as_str);
-            text("created_by") == self.user.as_str()
-                && status.is_none_or(|status| {
-                    text("status").is_some_and(|is| is.to_lowercase() == status.to_lowercase())
-                })
-        };
-        Value::Array(self.queue.iter().filter(is).cloned().collect())
+        let mut found = Vec::new();
+        for ticket in &self.queue {
+            let fields = ticket.as_object().ok_or("a ticket is no object")?;
+            if field(fields, "created_by")? != &self.user {
+                continue;
+            }
+            let is_asked = match status {
+                None => true,
+                Some(status) => {
+                    let is = field(fields, "status")?.as_str().ok_or("a status is no string")?;
+                    is.to_lowercase() == status.to_lowercase()
+                }
+            };
+            if is_asked {
+                found.push(ticket.clone());
+            }
+        }
+        Ok(Value::Array(found))
     }
+}
+
+/// A field that Python asks for without a default.
+fn field<'a>(ticket: &'a Map<String, Value>, key: &str) -> Result<&'a Value, String> {
+    ticket.get(key).ok_or_else(|| format!("'{key}'"))
 }
 
 /// Fields of a ticket that can be edited.
 const EDITABLE: [&str; 4] = ["title", "description", "status", "priority"];
 
-fn edit(ticket: &mut Map<String, Value>, id: i64, updates: &Value) -> Outcome {
+fn edit(ticket: &mut Map<String, Value>, id: &str, updates: &Value) -> Outcome {
     let updates = updates.as_object().ok_or("the argument 'updates' must be an object")?;
     let foreign: Vec<&str> = updates.keys().map(String::as_str).filter(|key| !EDITABLE.contains(key)).collect();
     if !foreign.is_empty() {
@@ -84,9 +101,9 @@ fn edit(ticket: &mut Map<String, Value>, id: i64, updates: &Value) -> Outcome {
 }
 
 /// Gives a ticket a status that it must not have yet.
-fn settle(ticket: &mut Map<String, Value>, id: i64, status: &str, resolution: Option<&str>) -> Outcome {
+fn settle(ticket: &mut Map<String, Value>, id: &str, status: &str, resolution: Option<&str>) -> Outcome {
     let done = status.to_lowercase();
-    if ticket.get("status").and_then(Value::as_str) == Some(status) {
+    if field(ticket, "status")? == status {
         return refusal(format!("Ticket with ID {id} is already {done}."));
     }
     ticket.insert("status".to_owned(), json!(status));
@@ -126,7 +143,7 @@ impl Api for Tickets {
             }
             "get_user_tickets" => {
                 let status = given.maybe_text("status");
-                status.map(|status| self.own(status.filter(|status| !status.is_empty())))
+                status.and_then(|status| self.own(status.filter(|status| !status.is_empty())))
             }
             _ => return None,
         })

@@ -137,16 +137,20 @@ impl Trading {
         };
         let (start, end): (Result<_, String>, Result<_, String>) = (day("start_date"), day("end_date"));
         let (start, end) = (start?, end?);
-        let is_within = |transaction: &&Value| {
-            let time = transaction.get("timestamp").and_then(Value::as_str).unwrap_or_default();
-            let (day, clock) = time.split_once(' ').unwrap_or((time, ""));
+        let mut found = Vec::new();
+        for transaction in &self.transactions {
+            let time = transaction.get("timestamp").and_then(Value::as_str).ok_or("'timestamp'")?;
+            let wrong = || format!("time data '{time}' does not match format '%Y-%m-%d %H:%M:%S'");
+            let (day, clock) = time.split_once(' ').ok_or_else(wrong)?;
+            let day = date(day).ok_or_else(wrong)?;
             let is_midnight = clock.chars().all(|letter| matches!(letter, '0' | ':'));
-            let day = date(day);
             // The end is the beginning of its day.
-            start.is_none_or(|start| day >= Some(start))
-                && end.is_none_or(|end| day < Some(end) || (day == Some(end) && is_midnight))
-        };
-        Ok(json!({ "transaction_history": self.transactions.iter().filter(is_within).collect::<Vec<_>>() }))
+            let is_before = end.is_none_or(|end| day < end || (day == end && is_midnight));
+            if is_before && start.is_none_or(|start| day >= start) {
+                found.push(transaction);
+            }
+        }
+        Ok(json!({ "transaction_history": found }))
     }
 
     fn by_price(&self, given: &Given<'_>) -> Outcome {
