@@ -1,8 +1,8 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, associative, bfcl, chains, command, countdown, household, mapf, openenv, orders,
-    programs, recall, rows, scenes, tables, timed_facts, timeqa, worlds,
+    EnvError, Generator, accounts, associative, bfcl, chains, command, countdown, household, mapf, openenv,
+    orders, programs, recall, rows, scenes, tables, timed_facts, timeqa, worlds,
 };
 
 /// One kind of environment.

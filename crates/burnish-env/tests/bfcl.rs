@@ -4,8 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use burnish_core::{FunctionCall, Message, Role, StopReason, Task, ToolCall, TurnOutput, Verdict};
+use burnish_core::{
+    Abilities, Answered, Ending, FunctionCall, Message, Policy, Role, Sampling, StopReason, Task, ToolCall,
+    Turn, TurnId, TurnOutput, Verdict,
+};
 use burnish_env::bfcl::{Bfcl, Category, Config};
+use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
 use burnish_env::{Environment, Generator, Step, build};
 use serde_json::{Value, json};
 
@@ -180,7 +184,8 @@ fn functions_that_are_held_back_are_offered_later() {
     let config = json!({"path": folder, "category": ["multi_turn_miss_func"]});
     let bfcl = build("bfcl", &config).unwrap();
     assert!(bfcl.evaluation_only().is_some() && bfcl.components() == Some(vec!["score".to_owned()]));
-    let task = bfcl.tasks(0, 200).unwrap().tasks.into_iter().find(|task| task.id.0 == "bfcl/multi_turn_miss_func_0");
+    let task =
+        bfcl.tasks(0, 200).unwrap().tasks.into_iter().find(|task| task.id.0 == "bfcl/multi_turn_miss_func_0");
     let task = task.unwrap();
     let mut environment = bfcl.environment();
     environment.reset(&task, 0).unwrap();
@@ -203,6 +208,80 @@ fn functions_that_are_held_back_are_offered_later() {
     let told = episode.iter().filter(|message| message.content.contains("updated some more functions"));
     assert_eq!(told.count(), 1);
     assert!(environment.verify().unwrap().success);
+}
+
+/// Says the given answers.
+struct Says {
+    answers: std::vec::IntoIter<Message>,
+    turns: u64,
+    over: Vec<Answered>,
+}
+
+impl Policy for Says {
+    fn abilities(&self) -> Abilities {
+        Abilities { tools: true, ..Abilities::TEXT }
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn submit(&mut self, turn: Turn) -> TurnId {
+        let id = TurnId(self.turns);
+        self.turns += 1;
+        let message = self.answers.next().unwrap();
+        let output =
+            TurnOutput { message, malformed: Vec::new(), stop: StopReason::EndToken, logprobs: Vec::new() };
+        self.over.push(Answered { id, trace: turn.trace, result: Ok(output) });
+        id
+    }
+
+    fn poll(&mut self) -> Vec<Answered> {
+        std::mem::take(&mut self.over)
+    }
+
+    fn wait(&mut self) -> Vec<Answered> {
+        self.poll()
+    }
+
+    fn cancel(&mut self, _: TurnId) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_row_is_played_by_a_policy_in_a_rollout() {
+    let Some(bfcl) = all() else { return };
+    let wanted = ["multi_turn_base_0", "parallel_multiple_3", "irrelevance_1", "multi_turn_miss_func_60"];
+    for task in bfcl.in_order().iter().filter(|task| wanted.contains(&task.id.0.trim_start_matches("bfcl/")))
+    {
+        let shown = bfcl.demonstrations().unwrap().demonstrate_episode(task).unwrap();
+        let answers = answers_of(&shown);
+        let count = answers.len();
+        let tasks = [task.clone()];
+        let places = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
+        let spawns = Spawn::of_tasks(&tasks, 1, &Sampling::greedy(16), places);
+        let mut play = |turns_max: usize| {
+            let spec = RolloutSpec {
+                generator: &bfcl,
+                partners: None,
+                spawns: &spawns,
+                turns_max,
+                overlong: Overlong::Refuse,
+            };
+            let mut policy = Says { answers: answers.clone().into_iter(), turns: 0, over: Vec::new() };
+            rollout::play(&mut policy, &spec).unwrap().remove(0)
+        };
+        let episode = play(200);
+        assert!(episode.verdict.success && episode.ending == Ending::Completed, "{}", task.id);
+        assert_eq!(episode.answers.len(), count);
+        if count > 1 {
+            let cut = play(count - 1);
+            assert!(
+                !cut.verdict.success && cut.verdict.flags["unfinished"] && cut.ending == Ending::TurnsMax
+            );
+        }
+    }
 }
 
 #[test]

@@ -24,7 +24,12 @@ pub(super) struct Made {
 ///
 /// # Errors
 /// What is wrong, in words.
-pub(super) fn check(functions: &[Function], made: &[Made], gold: &[Allowed], check: Check) -> Result<(), String> {
+pub(super) fn check(
+    functions: &[Function],
+    made: &[Made],
+    gold: &[Allowed],
+    check: Check,
+) -> Result<(), String> {
     let should = if check == Check::One { 1 } else { gold.len() };
     if made.len() != should {
         return Err(format!("There should be {should} calls, but there are {}.", made.len()));
@@ -62,10 +67,12 @@ fn check_call(functions: &[Function], made: &Made, allowed: &Allowed) -> Result<
         return Err(format!("`{name}`: the argument `{missing}` is missing."));
     }
     for (argument, value) in &made.arguments {
-        let (Some(parameter), Some(values)) = (parameters.get(argument), allowed.arguments.get(argument)) else {
+        let (Some(parameter), Some(values)) = (parameters.get(argument), allowed.arguments.get(argument))
+        else {
             return Err(format!("`{name}`: the argument `{argument}` should not be given."));
         };
-        check_value(parameter, value, values).map_err(|problem| format!("`{name}`: `{argument}` {problem}"))?;
+        check_value(parameter, value, values)
+            .map_err(|problem| format!("`{name}`: `{argument}` {problem}"))?;
     }
     let missing = |(argument, values): &(&String, &Vec<Value>)| {
         !made.arguments.contains_key(*argument) && !may_be_left_out(values)
@@ -106,9 +113,10 @@ pub(super) fn check_value(parameter: Parameter, value: &Value, allowed: &[Value]
         _ if is_variable => allowed.iter().any(|allowed| equal(allowed, value)),
         (Type::Dict, _) => fits_object(value, allowed),
         (Type::List, Some(Type::Dict)) => allowed.iter().any(|allowed| fits_objects(value, allowed)),
-        (Type::Str, _) => {
-            allowed.iter().filter(|allowed| allowed.is_string()).any(|allowed| standard(allowed) == standard(value))
-        }
+        (Type::Str, _) => allowed
+            .iter()
+            .filter(|allowed| allowed.is_string())
+            .any(|allowed| standard(allowed) == standard(value)),
         (Type::List, _) => allowed.iter().any(|allowed| fits_list(value, allowed)),
         _ => allowed.iter().any(|allowed| equal(allowed, value)),
     };
@@ -164,7 +172,8 @@ fn fits_object(value: &Value, allowed: &[Value]) -> bool {
         let values_of = |key: &String| allowed.get(key).and_then(Value::as_array);
         fields.iter().all(|(key, value)| {
             let value = standard(value);
-            values_of(key).is_some_and(|values| values.iter().any(|allowed| equal(&standard(allowed), &value)))
+            values_of(key)
+                .is_some_and(|values| values.iter().any(|allowed| equal(&standard(allowed), &value)))
         }) && allowed.keys().all(|key| {
             fields.contains_key(key) || values_of(key).is_some_and(|values| may_be_left_out(values))
         })
@@ -177,7 +186,10 @@ fn fits_objects(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
         (Value::Array(items), Value::Array(allowed)) => {
             items.len() == allowed.len()
-                && items.iter().zip(allowed).all(|(item, allowed)| fits_object(item, std::slice::from_ref(allowed)))
+                && items
+                    .iter()
+                    .zip(allowed)
+                    .all(|(item, allowed)| fits_object(item, std::slice::from_ref(allowed)))
         }
         (Value::Array(items), allowed) => items.is_empty() && is_empty_text(allowed),
         _ => false,
@@ -192,7 +204,8 @@ pub(super) fn example(parameters: &Parameters<'_>, allowed: &Allowed) -> Option<
     for (name, values) in &allowed.arguments {
         let given = parameters.get(name).and_then(|parameter| {
             let empty = (values.is_empty() && parameter.of == Type::List).then(|| Value::Array(Vec::new()));
-            let candidates = values.iter().filter(|value| !is_empty_text(value)).map(|value| plain(parameter, value));
+            let candidates =
+                values.iter().filter(|value| !is_empty_text(value)).map(|value| plain(parameter, value));
             candidates.chain(empty).find(|value| check_value(parameter, value, values).is_ok())
         });
         match given {
@@ -225,7 +238,9 @@ fn plain(parameter: Parameter, allowed: &Value) -> Value {
     };
     match (parameter.of, parameter.items, allowed) {
         (Type::Dict, ..) => object(allowed),
-        (Type::List, Some(Type::Dict), Value::Array(items)) => Value::Array(items.iter().map(object).collect()),
+        (Type::List, Some(Type::Dict), Value::Array(items)) => {
+            Value::Array(items.iter().map(object).collect())
+        }
         _ => allowed.clone(),
     }
 }
@@ -234,6 +249,7 @@ fn plain(parameter: Parameter, allowed: &Value) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -293,6 +309,34 @@ mod tests {
 
     fn made(name: &str, arguments: Value) -> Made {
         Made { name: name.to_owned(), arguments: arguments.as_object().unwrap().clone() }
+    }
+
+    proptest! {
+        /// Right calls are right in any order, and not if one is missing, comes again, or has another value.
+        #[test]
+        fn the_order_of_calls_does_not_matter_and_everything_else_does(
+            order in Just((0..5i64).collect::<Vec<_>>()).prop_shuffle(),
+            count in 2..5usize,
+            at in 0..2usize,
+        ) {
+            let functions = [function("f")];
+            let gold: Vec<Allowed> = order[..count].iter().map(|x| allowed("f", *x)).collect();
+            let parameters = functions[0].parameters().unwrap();
+            let mut calls: Vec<Made> = gold
+                .iter()
+                .map(|allowed| Made { name: "f".to_owned(), arguments: example(&parameters, allowed).unwrap() })
+                .collect();
+            calls.sort_by_key(|call| call.arguments["x"].as_i64());
+            prop_assert_eq!(check(&functions, &calls, &gold, Check::Parallel), Ok(()));
+            let mut changed = calls.clone();
+            changed[at].arguments.insert("x".to_owned(), json!(9));
+            prop_assert!(check(&functions, &changed, &gold, Check::Parallel).is_err());
+            let again = calls[1 - at].clone();
+            calls[at] = again;
+            prop_assert!(check(&functions, &calls, &gold, Check::Parallel).is_err());
+            calls.remove(at);
+            prop_assert!(check(&functions, &calls, &gold, Check::Parallel).is_err());
+        }
     }
 
     #[test]

@@ -205,7 +205,10 @@ mod tests {
     fn functions() -> Vec<Function> {
         let string = json!({"type": "string"});
         let parameters = json!({"type": "dict", "properties": {"a": string, "b": string}, "required": []});
-        vec![serde_json::from_value(json!({"name": "f", "description": "", "parameters": parameters})).unwrap()]
+        vec![
+            serde_json::from_value(json!({"name": "f", "description": "", "parameters": parameters}))
+                .unwrap(),
+        ]
     }
 
     #[test]

@@ -21,7 +21,10 @@ impl Default for Config {
     fn default() -> Self {
         let absent = [Category::LiveMultiple, Category::LiveIrrelevance];
         let category = Category::ALL.iter().filter(|category| !absent.contains(category));
-        Config { path: String::new(), category: category.map(|category| category.name().to_owned()).collect() }
+        Config {
+            path: String::new(),
+            category: category.map(|category| category.name().to_owned()).collect(),
+        }
     }
 }
 
@@ -147,7 +150,8 @@ impl Config {
     /// If one is unknown, named twice, or can't be played, or there is none.
     pub(super) fn categories(&self) -> Result<Vec<Category>, EnvError> {
         if self.path.is_empty() {
-            let problem = "name the folder of BFCL's data (`bfcl_eval/data` of github.com/ShishirPatil/gorilla)";
+            let problem =
+                "name the folder of BFCL's data (`bfcl_eval/data` of github.com/ShishirPatil/gorilla)";
             return Err(config_error("path", problem));
         }
         let mut found = Vec::new();

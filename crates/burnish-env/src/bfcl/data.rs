@@ -182,7 +182,8 @@ fn single(files: &mut Files<'_>, category: Category, file: &str) -> Result<Vec<R
         Check::NoCall => rows.iter().map(|_| Gold::NoCall).collect(),
         Check::SomeCall => rows.iter().map(|_| Gold::SomeCall).collect(),
         _ => {
-            let (path, answers) = answers::<BTreeMap<String, BTreeMap<String, Vec<Value>>>>(files, file, &ids)?;
+            let (path, answers) =
+                answers::<BTreeMap<String, BTreeMap<String, Vec<Value>>>>(files, file, &ids)?;
             let calls = answers.into_iter().zip(&rows).enumerate().map(|(at, (answer, row))| {
                 let calls = answer.into_iter().map(|call| allowed(call, &row.function));
                 let calls: Result<Vec<Allowed>, String> = calls.collect();
@@ -275,10 +276,14 @@ fn turns(
 fn held_back(row: &TurnsRow, functions: &[Function]) -> Result<BTreeMap<usize, Vec<String>>, String> {
     let mut found = BTreeMap::new();
     for (turn, names) in &row.missed_function {
-        let place = turn.parse::<usize>().ok().filter(|place| row.question.get(*place).is_some_and(Vec::is_empty));
         let place =
-            place.ok_or_else(|| format!("missed_function: `{turn}` is not the place of a turn without messages"))?;
-        if let Some(name) = names.iter().find(|name| !functions.iter().any(|function| function.name == **name)) {
+            turn.parse::<usize>().ok().filter(|place| row.question.get(*place).is_some_and(Vec::is_empty));
+        let place = place.ok_or_else(|| {
+            format!("missed_function: `{turn}` is not the place of a turn without messages")
+        })?;
+        if let Some(name) =
+            names.iter().find(|name| !functions.iter().any(|function| function.name == **name))
+        {
             return Err(format!("missed_function: there is no function `{name}`"));
         }
         found.insert(place, names.clone());

@@ -36,7 +36,9 @@ pub(super) fn episode(row: &Row) -> Option<Vec<Message>> {
                     messages.push(answer(vec![call]));
                     let name = Some(offered(&gold.name));
                     let told = results.into_iter();
-                    messages.extend(told.map(|said| Message { name: name.clone(), ..Message::new(Role::Tool, said) }));
+                    messages.extend(
+                        told.map(|said| Message { name: name.clone(), ..Message::new(Role::Tool, said) }),
+                    );
                 }
                 messages.push(Message::assistant(DONE));
                 match played.done(row) {

@@ -45,7 +45,8 @@ pub use config::{Category, Config};
 const ID: &str = "bfcl";
 
 /// Why nothing may be trained on these rows.
-const TEST_ONLY: &str = "BFCL is a test set: it is for `burnish eval` and never for training; train on `worlds`";
+const TEST_ONLY: &str =
+    "BFCL is a test set: it is for `burnish eval` and never for training; train on `worlds`";
 
 /// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
@@ -107,7 +108,8 @@ fn task(row: &Row) -> Task {
 /// # Errors
 /// If the task is not one of these rows.
 fn row_of<'a>(rows: &'a [Row], task: &Task) -> Result<&'a Row, EnvError> {
-    let foreign = |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
+    let foreign =
+        |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
     let Truth { row } = Truth::deserialize(&task.truth).map_err(|error| foreign(error.to_string()))?;
     let missing = || foreign(format!("there is no row `{row}` in the categories that `category` names"));
     rows.iter().find(|known| known.id == row).ok_or_else(missing)

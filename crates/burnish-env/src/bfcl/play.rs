@@ -58,7 +58,9 @@ fn made(row: &Row, answer: &Message) -> Result<Vec<(String, Map<String, Value>)>
     let call = |call: &burnish_core::ToolCall| {
         let name = &call.function.name;
         let parsed = match &call.function.arguments {
-            Value::String(text) => json::parse(text).map_err(|error| format!("The arguments of `{name}`: {error}."))?,
+            Value::String(text) => {
+                json::parse(text).map_err(|error| format!("The arguments of `{name}`: {error}."))?
+            }
             value => value.clone(),
         };
         let own = called(&row.functions, name).map_or(name, |function| &function.name);
@@ -80,7 +82,8 @@ fn judge(row: &Row, calls: Result<Vec<(String, Map<String, Value>)>, String>) ->
         (Gold::SomeCall, Ok(calls)) if calls.is_empty() => Err("There should be a call.".to_owned()),
         (Gold::SomeCall, Ok(_)) => Ok(()),
         (Gold::Calls(gold), Ok(calls)) => {
-            let made: Vec<Made> = calls.into_iter().map(|(name, arguments)| Made { name, arguments }).collect();
+            let made: Vec<Made> =
+                calls.into_iter().map(|(name, arguments)| Made { name, arguments }).collect();
             ast::check(&row.functions, &made, gold, row.category.check())
         }
         (Gold::Turns { .. }, Ok(_)) => Err("The row has several turns.".to_owned()),

@@ -229,7 +229,10 @@ pub(super) fn lines(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;
     let is_end = |letter: char| {
-        matches!(letter, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+        matches!(
+            letter,
+            '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+        )
     };
     while let Some(at) = rest.find(is_end) {
         found.push(&rest[..at]);
@@ -268,20 +271,15 @@ mod tests {
     #[test]
     fn values_are_written_as_python_writes_them() {
         let value = json!({"a": [1, 2.0, 1e16, 1.5e-7, true, null], "é\"": "x\ny's"});
-        assert_eq!(
-            result(&value),
-            r#"{"a": [1, 2.0, 1e+16, 1.5e-07, true, null], "\u00e9\"": "x\ny's"}"#
-        );
+        assert_eq!(result(&value), r#"{"a": [1, 2.0, 1e+16, 1.5e-07, true, null], "\u00e9\"": "x\ny's"}"#);
         assert_eq!(shown(&value), r#"{'a': [1, 2.0, 1e+16, 1.5e-07, True, None], 'é"': "x\ny's"}"#);
         assert_eq!(result(&json!("plain")), "plain");
         assert_eq!(result(&json!(null)), "None");
         assert_eq!(result(&json!(["it's \"so\""])), r#"['it\'s "so"']"#);
-        assert_eq!([1e15, 123456789012345680.0, 0.0001, -0.0].map(float), [
-            "1000000000000000.0",
-            "1.2345678901234568e+17",
-            "0.0001",
-            "-0.0"
-        ]);
+        assert_eq!(
+            [1e15, 123456789012345680.0, 0.0001, -0.0].map(float),
+            ["1000000000000000.0", "1.2345678901234568e+17", "0.0001", "-0.0"]
+        );
     }
 
     #[test]

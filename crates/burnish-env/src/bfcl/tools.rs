@@ -81,7 +81,12 @@ impl Function {
         if let Some(response) = &self.response {
             description += &format!(" It returns {}.", schema(response));
         }
-        ToolSpec { name: offered(&self.name), description, parameters: schema(&self.parameters), more: Map::new() }
+        ToolSpec {
+            name: offered(&self.name),
+            description,
+            parameters: schema(&self.parameters),
+            more: Map::new(),
+        }
     }
 }
 

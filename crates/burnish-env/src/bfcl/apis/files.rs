@@ -63,7 +63,8 @@ impl Files {
         if depth > DEPTH_MAX {
             return Err(format!(": is nested in more than {DEPTH_MAX} directories"));
         }
-        let contents = given.get("contents").and_then(Value::as_object).ok_or(".contents: must be an object")?;
+        let contents =
+            given.get("contents").and_then(Value::as_object).ok_or(".contents: must be an object")?;
         for (name, given) in contents {
             let here = |problem: String| format!(".contents.{name}{problem}");
             let item = match given.get("type").and_then(Value::as_str) {

@@ -47,7 +47,8 @@ impl Api for Maths {
                 Num::Float(value) => told(Num::Float(value.abs())),
             }),
             "round_number" => number("number").and_then(|of| {
-                let places = given.maybe("decimal_places").map(|_| given.whole("decimal_places")).transpose()?;
+                let places =
+                    given.maybe("decimal_places").map(|_| given.whole("decimal_places")).transpose()?;
                 told(rounded(of, places.unwrap_or(0)))
             }),
             _ => return None,

@@ -41,7 +41,12 @@ impl Messages {
             ids: BTreeSet::new(),
             user_count: scenario.whole("user_count", 4)?,
             users: scenario.object("user_map", users)?,
-            inbox: scenario.list("inbox", inbox)?.into_iter().enumerate().map(sent).collect::<Result<_, _>>()?,
+            inbox: scenario
+                .list("inbox", inbox)?
+                .into_iter()
+                .enumerate()
+                .map(sent)
+                .collect::<Result<_, _>>()?,
             message_count: scenario.whole("message_count", 3)?,
             user: scenario.get("current_user", Value::Null)?,
         })
@@ -78,7 +83,8 @@ impl Messages {
     /// The latest message to somebody is looked for, and the earliest that is the same is deleted.
     fn delete(&mut self, to: &str) -> Outcome {
         let latest = self.inbox.iter().rfind(|(known, _)| known == to);
-        let Some(at) = latest.and_then(|latest| self.inbox.iter().position(|message| message == latest)) else {
+        let Some(at) = latest.and_then(|latest| self.inbox.iter().position(|message| message == latest))
+        else {
             return refusal(format!("Receiver ID {to} not found."));
         };
         self.inbox.remove(at);
@@ -141,7 +147,11 @@ impl Api for Messages {
     fn call(&mut self, method: &str, given: &Given<'_>) -> Option<Outcome> {
         let needs_user = matches!(
             method,
-            "send_message" | "delete_message" | "view_messages_sent" | "search_messages" | "get_message_stats"
+            "send_message"
+                | "delete_message"
+                | "view_messages_sent"
+                | "search_messages"
+                | "get_message_stats"
         );
         if needs_user && !self.is_in() {
             return Some(refusal("No user is currently logged in."));

@@ -8,6 +8,8 @@ mod files;
 mod maths;
 mod messages;
 mod posts;
+#[cfg(test)]
+mod tests;
 mod tickets;
 mod trading;
 mod travel;
@@ -78,7 +80,12 @@ impl Apis {
     }
 
     /// Calls a function: what the policy reads.
-    pub(super) fn call(&mut self, functions: &[Function], name: &str, arguments: &Map<String, Value>) -> String {
+    pub(super) fn call(
+        &mut self,
+        functions: &[Function],
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> String {
         match self.try_call(functions, name, arguments) {
             Ok(value) => python::result(&value),
             Err(raised) => format!("Error during execution: {raised}"),
@@ -292,9 +299,9 @@ impl Num {
     fn value(self) -> Outcome {
         match self {
             Num::Int(whole) => Ok(Value::from(whole)),
-            Num::Float(value) => {
-                Number::from_f64(value).map(Value::Number).ok_or_else(|| "the result is no finite number".to_owned())
-            }
+            Num::Float(value) => Number::from_f64(value)
+                .map(Value::Number)
+                .ok_or_else(|| "the result is no finite number".to_owned()),
         }
     }
 }

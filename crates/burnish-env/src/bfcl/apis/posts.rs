@@ -29,7 +29,9 @@ impl Posts {
         for (id, tweet) in &tweets {
             let is_text = |key: &&str| tweet.get(*key).is_some_and(Value::is_string);
             if id.parse::<i64>().is_err() || !texts.iter().all(is_text) {
-                return Err(format!("tweets.{id}: must be an object under a number, with username and content"));
+                return Err(format!(
+                    "tweets.{id}: must be an object under a number, with username and content"
+                ));
             }
         }
         Ok(Posts {
@@ -169,8 +171,17 @@ impl Api for Posts {
     }
 
     fn state(&self) -> Value {
-        let Posts { username, password, is_in, tweets, comments, comments_before, retweets, following, counter } =
-            self;
+        let Posts {
+            username,
+            password,
+            is_in,
+            tweets,
+            comments,
+            comments_before,
+            retweets,
+            following,
+            counter,
+        } = self;
         json!({ "username": username, "password": password, "authenticated": is_in, "tweets": tweets,
             "comments": [comments_before, comments], "retweets": retweets, "following_list": following,
             "tweet_counter": counter })

@@ -41,7 +41,11 @@ impl Tickets {
     }
 
     /// Does something with the ticket that is meant; it returns what is told.
-    fn with(&mut self, given: &Given<'_>, act: impl FnOnce(&mut Map<String, Value>, &str) -> Outcome) -> Outcome {
+    fn with(
+        &mut self,
+        given: &Given<'_>,
+        act: impl FnOnce(&mut Map<String, Value>, &str) -> Outcome,
+    ) -> Outcome {
         let id = given.value("ticket_id")?;
         let shown = result(id);
         for ticket in &mut self.queue {
@@ -90,7 +94,8 @@ const EDITABLE: [&str; 4] = ["title", "description", "status", "priority"];
 
 fn edit(ticket: &mut Map<String, Value>, id: &str, updates: &Value) -> Outcome {
     let updates = updates.as_object().ok_or("the argument 'updates' must be an object")?;
-    let foreign: Vec<&str> = updates.keys().map(String::as_str).filter(|key| !EDITABLE.contains(key)).collect();
+    let foreign: Vec<&str> =
+        updates.keys().map(String::as_str).filter(|key| !EDITABLE.contains(key)).collect();
     if !foreign.is_empty() {
         return refusal(format!("Invalid fields for update: {}", foreign.join(", ")));
     }

@@ -27,7 +27,8 @@ pub(super) struct Trading {
 
 impl Trading {
     pub(super) fn new(scenario: &Scenario<'_>) -> Result<Self, String> {
-        let account = json!({ "account_id": 12345, "balance": 10000.0, "binding_card": 1_974_202_140_965_533_i64 });
+        let account =
+            json!({ "account_id": 12345, "balance": 10000.0, "binding_card": 1_974_202_140_965_533_i64 });
         Ok(Trading {
             random: Random::new(scenario.seed(1_053_520)?),
             orders: scenario.object("orders", default_orders())?,
@@ -94,7 +95,9 @@ impl Trading {
             "status": "Open" });
         self.orders.insert(id.to_string(), order);
         // It is told as pending, and open when it is looked at.
-        Ok(json!({ "order_id": id, "order_type": kind, "status": "Pending", "price": price, "amount": amount }))
+        Ok(
+            json!({ "order_id": id, "order_type": kind, "status": "Pending", "price": price, "amount": amount }),
+        )
     }
 
     /// Pays in or out.
@@ -206,7 +209,9 @@ impl Trading {
             "get_account_info" => refused("view account information"),
             "fund_account" => refused("fund the account"),
             "remove_stock_from_watchlist" => refused("modify the watchlist"),
-            "get_watchlist" => Some(json!(["Error: User not authenticated. Please log in to view the watchlist."])),
+            "get_watchlist" => {
+                Some(json!(["Error: User not authenticated. Please log in to view the watchlist."]))
+            }
             "get_order_history" => refused("view order history").map(|refused| json!([refused])),
             "get_transaction_history" => refused("view transaction history").map(|refused| json!([refused])),
             _ => None,

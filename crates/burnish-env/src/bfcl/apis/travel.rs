@@ -54,7 +54,9 @@ impl Travel {
         self.access_token = json!(self.drawn(6));
         self.token_type = json!("Bearer");
         self.scope = json!(scope);
-        Ok(json!({ "expires_in": 2, "access_token": self.access_token, "token_type": "Bearer", "scope": scope }))
+        Ok(
+            json!({ "expires_in": 2, "access_token": self.access_token, "token_type": "Bearer", "scope": scope }),
+        )
     }
 
     /// What is wrong with the token of a call, if anything is.
@@ -110,7 +112,8 @@ impl Travel {
             return failed(problem.to_owned());
         }
         let (card_id, date) = (given.text("card_id")?, given.text("travel_date")?);
-        let (from, to, class) = (given.text("travel_from")?, given.text("travel_to")?, given.text("travel_class")?);
+        let (from, to, class) =
+            (given.text("travel_from")?, given.text("travel_to")?, given.text("travel_class")?);
         let Some(card) = self.cards.get(card_id).and_then(Value::as_object) else {
             return failed("Card not registered".to_owned());
         };
@@ -122,6 +125,9 @@ impl Travel {
         }
         if day(date).is_none() {
             return failed("Invalid date format. Use YYYY-MM-DD.".to_owned());
+        }
+        if factor(class).is_none() {
+            return failed("Invalid travel class. Must be one of economy, business, first".to_owned());
         }
         let cost = match cost(from, to, date, class) {
             Ok(cost) => cost,
@@ -144,7 +150,8 @@ impl Travel {
 
     /// Adds to the balance of a card.
     fn charge(&mut self, card: &str, amount: Num) -> Result<(), String> {
-        let card = self.cards.get_mut(card).and_then(Value::as_object_mut).ok_or_else(|| format!("'{card}'"))?;
+        let card =
+            self.cards.get_mut(card).and_then(Value::as_object_mut).ok_or_else(|| format!("'{card}'"))?;
         let balance = number_of(card, "balance")?.plus(amount).value()?;
         card.insert("balance".to_owned(), balance);
         Ok(())
@@ -157,7 +164,9 @@ impl Travel {
         let id = given.maybe_text("booking_id")?.unwrap_or_default();
         let Some(record) = self.bookings.get(id) else { return refusal("Booking not found") };
         let mut invoice = Map::from_iter([("booking_id".to_owned(), json!(id))]);
-        for key in ["travel_date", "travel_from", "travel_to", "travel_class", "travel_cost", "transaction_id"] {
+        for key in
+            ["travel_date", "travel_from", "travel_to", "travel_class", "travel_cost", "transaction_id"]
+        {
             let value = record.get(key).ok_or_else(|| format!("'{key}'"))?;
             invoice.insert(key.to_owned(), value.clone());
         }
@@ -180,11 +189,13 @@ impl Travel {
     }
 
     fn verify(&self, given: &Given<'_>) -> Outcome {
-        let failed = |problem: String| Ok(json!({ "verification_status": false, "verification_failure": problem }));
+        let failed =
+            |problem: String| Ok(json!({ "verification_status": false, "verification_failure": problem }));
         let (first, last) = (given.text("first_name")?, given.text("last_name")?);
         if self.first_name != first || self.last_name != last {
             let own = |name: &Value| name.as_str().unwrap_or("None").to_owned();
-            let expected = format!("Expected {} {}, got {first} {last}", own(&self.first_name), own(&self.last_name));
+            let expected =
+                format!("Expected {} {}, got {first} {last}", own(&self.first_name), own(&self.last_name));
             return failed(format!("Cannot book flight information for another user.{expected}"));
         }
         let Some(born) = day(given.text("date_of_birth")?) else {
@@ -252,26 +263,34 @@ fn day(text: &str) -> Option<(u32, u32, u32)> {
         1..=12 => 31,
         _ => 0,
     };
-    (parts.next().is_none() && (1..=9999).contains(&year) && (1..=days).contains(&day)).then_some((year, month, day))
+    (parts.next().is_none() && (1..=9999).contains(&year) && (1..=days).contains(&day))
+        .then_some((year, month, day))
+}
+
+/// How many times the base price a class costs.
+fn factor(class: &str) -> Option<f64> {
+    match class {
+        "economy" => Some(1.0),
+        "business" => Some(2.0),
+        "first" => Some(5.0),
+        _ => None,
+    }
 }
 
 /// The price of a flight: twice as much on days whose digits have an even sum.
 fn cost(from: &str, to: &str, date: &str, class: &str) -> Result<f64, String> {
     let flights = FLIGHTS.iter().find(|(start, _)| *start == from).map(|(_, flights)| flights.split(", "));
-    let base = flights.into_iter().flatten().find_map(|flight| flight.strip_prefix(to)?.trim().parse::<f64>().ok());
+    let base =
+        flights.into_iter().flatten().find_map(|flight| flight.strip_prefix(to)?.trim().parse::<f64>().ok());
     let base = base.ok_or("No available route for the given airports.")?;
-    let factor = match class {
-        "economy" => 1.0,
-        "business" => 2.0,
-        "first" => 5.0,
-        _ => return Err("Invalid travel class. Options are: economy, business, first.".to_owned()),
-    };
+    let factor = factor(class).ok_or("Invalid travel class. Options are: economy, business, first.")?;
     let digits: u32 = date.chars().filter_map(|letter| letter.to_digit(10)).sum();
     Ok(base * factor * if digits % 2 == 0 { 2.0 } else { 1.0 })
 }
 
 fn exchange(given: &Given<'_>) -> Outcome {
-    let (from, to, value) = (given.text("base_currency")?, given.text("target_currency")?, given.number("value")?);
+    let (from, to, value) =
+        (given.text("base_currency")?, given.text("target_currency")?, given.number("value")?);
     let rate = |currency: &str| RATES.iter().find(|(known, _)| *known == currency).map(|(_, rate)| *rate);
     let exchanged = match (from, to) {
         ("USD", to) => rate(to).map(|rate| value.float() * rate),
@@ -328,12 +347,30 @@ const AIRPORTS: [(&str, &str); 23] = [
 
 /// Prices of flights in dollars, by where they start: destination, price.
 const FLIGHTS: [(&str, &str); 18] = [
-    ("SFO", "LAX 200, JFK 500, ORD 400, BOS 450, RMS 300, SBK 350, MPC 370, SVP 320, SHD 330, SSV 340, OKD 360, WLB 310, CRH 380, ATV 390, PHV 420, GFD 430, CIA 700"),
-    ("LAX", "SFO 100, JFK 600, ORD 500, BOS 550, RMS 310, SBK 320, MPC 330, SVP 340, SHD 350, SSV 360, OKD 370, WLB 380, CRH 390, ATV 400, PHV 410, GFD 420, HND 430"),
-    ("JFK", "ORD 300, BOS 250, RMS 450, SBK 460, MPC 470, SVP 480, SHD 490, SSV 500, OKD 510, WLB 520, CRH 530, ATV 540, PHV 550, GFD 560, LAX 570, HND 800, PVG 950, PEK 1000"),
-    ("ORD", "LAX 180, BOS 200, RMS 350, SBK 360, MPC 370, SVP 380, SHD 390, SSV 400, OKD 410, WLB 420, CRH 430, ATV 440, PHV 450, GFD 460"),
-    ("BOS", "RMS 400, SBK 410, MPC 420, SVP 430, SHD 440, SSV 450, OKD 460, WLB 470, CRH 480, ATV 490, PHV 500, GFD 510"),
-    ("RMS", "BOS 200, JFK 210, SBK 220, MPC 230, SVP 240, SHD 250, SSV 260, OKD 270, WLB 280, CRH 290, ATV 300, PHV 310, GFD 320, LAX 330"),
+    (
+        "SFO",
+        "LAX 200, JFK 500, ORD 400, BOS 450, RMS 300, SBK 350, MPC 370, SVP 320, SHD 330, SSV 340, OKD 360, WLB 310, CRH 380, ATV 390, PHV 420, GFD 430, CIA 700",
+    ),
+    (
+        "LAX",
+        "SFO 100, JFK 600, ORD 500, BOS 550, RMS 310, SBK 320, MPC 330, SVP 340, SHD 350, SSV 360, OKD 370, WLB 380, CRH 390, ATV 400, PHV 410, GFD 420, HND 430",
+    ),
+    (
+        "JFK",
+        "ORD 300, BOS 250, RMS 450, SBK 460, MPC 470, SVP 480, SHD 490, SSV 500, OKD 510, WLB 520, CRH 530, ATV 540, PHV 550, GFD 560, LAX 570, HND 800, PVG 950, PEK 1000",
+    ),
+    (
+        "ORD",
+        "LAX 180, BOS 200, RMS 350, SBK 360, MPC 370, SVP 380, SHD 390, SSV 400, OKD 410, WLB 420, CRH 430, ATV 440, PHV 450, GFD 460",
+    ),
+    (
+        "BOS",
+        "RMS 400, SBK 410, MPC 420, SVP 430, SHD 440, SSV 450, OKD 460, WLB 470, CRH 480, ATV 490, PHV 500, GFD 510",
+    ),
+    (
+        "RMS",
+        "BOS 200, JFK 210, SBK 220, MPC 230, SVP 240, SHD 250, SSV 260, OKD 270, WLB 280, CRH 290, ATV 300, PHV 310, GFD 320, LAX 330",
+    ),
     ("SBK", "MPC 200, SVP 210, SHD 220, SSV 230, OKD 240, WLB 250, CRH 260, ATV 270, PHV 280, GFD 290"),
     ("MPC", "SVP 210, SHD 220, SSV 230, OKD 240, WLB 250, CRH 260, ATV 270, PHV 280, GFD 290"),
     ("SVP", "SHD 230, SSV 240, OKD 250, WLB 260, CRH 270, ATV 280, PHV 290, GFD 300"),

@@ -41,7 +41,8 @@ impl Vehicle {
         }
         // The state calls it by another name than the scenario does.
         fields.insert("engine_state".to_owned(), json!(scenario.text("engineState", "stopped")?));
-        let locked = fields["doorStatus"].as_object().into_iter().flatten().filter(|(_, is)| *is == "locked").count();
+        let locked =
+            fields["doorStatus"].as_object().into_iter().flatten().filter(|(_, is)| *is == "locked").count();
         fields.insert("remainingUnlockedDoors".to_owned(), json!(4 - locked as i64));
         let pedal_force = scenario.get("brakePedalForce", json!(0.0))?.as_f64().unwrap_or(0.0);
         Ok(Vehicle {
@@ -69,7 +70,8 @@ impl Vehicle {
         }
         if self.fields["remainingUnlockedDoors"].as_i64() > Some(0) {
             let doors = self.fields["doorStatus"].as_object().into_iter().flatten();
-            let open: Vec<&str> = doors.filter(|(_, is)| *is == "unlocked").map(|(door, _)| door.as_str()).collect();
+            let open: Vec<&str> =
+                doors.filter(|(_, is)| *is == "unlocked").map(|(door, _)| door.as_str()).collect();
             let problem = "All doors must be locked before starting the engine. Here are the unlocked doors";
             return refusal(format!("{problem}: {}", open.join(", ")));
         }
@@ -190,7 +192,8 @@ impl Vehicle {
     }
 
     fn cruise(&mut self, given: &Given<'_>) -> Outcome {
-        let (speed, distance) = (given.number("speed")?.float(), given.number("distanceToNextVehicle")?.float());
+        let (speed, distance) =
+            (given.number("speed")?.float(), given.number("distanceToNextVehicle")?.float());
         let is_active = given.flag_or("activate", false)?;
         if self.fields["engine_state"] == "stopped" {
             return refusal("Start the engine before activating the cruise control.");
@@ -205,8 +208,12 @@ impl Vehicle {
     }
 
     fn tires(&self) -> Outcome {
-        const TIRES: [&str; 4] =
-            ["frontLeftTirePressure", "frontRightTirePressure", "rearLeftTirePressure", "rearRightTirePressure"];
+        const TIRES: [&str; 4] = [
+            "frontLeftTirePressure",
+            "frontRightTirePressure",
+            "rearLeftTirePressure",
+            "rearRightTirePressure",
+        ];
         let mut told = self.told(&TIRES.map(|tire| (tire, tire)));
         let mut sum = 0.0;
         for tire in TIRES {
@@ -250,9 +257,8 @@ const DISTANCES: [(&str, &str, f64); 12] = [
 ];
 
 fn distance(one: &str, other: &str) -> Outcome {
-    let is = |(from, to, _): &&(&str, &str, f64)| {
-        (*from == one && *to == other) || (*from == other && *to == one)
-    };
+    let is =
+        |(from, to, _): &&(&str, &str, f64)| (*from == one && *to == other) || (*from == other && *to == one);
     match DISTANCES.iter().find(is) {
         Some((.., distance)) => Ok(json!({ "distance": distance })),
         None => refusal("distance not found in database."),
@@ -290,12 +296,10 @@ impl Api for Vehicle {
                 let fuel = number_of(&self.fields, "fuelLevel")?.float();
                 Ok(json!({ "canDrive": fuel * MILES_PER_GALLON >= distance.float() }))
             }),
-            "liter_to_gallon" => number("liter").and_then(|liter| {
-                Ok(json!({ "gallon": Num::Float(liter.float() * 0.264_172).value()? }))
-            }),
-            "gallon_to_liter" => number("gallon").and_then(|gallon| {
-                Ok(json!({ "liter": Num::Float(gallon.float() * 3.785_41).value()? }))
-            }),
+            "liter_to_gallon" => number("liter")
+                .and_then(|liter| Ok(json!({ "gallon": Num::Float(liter.float() * 0.264_172).value()? }))),
+            "gallon_to_liter" => number("gallon")
+                .and_then(|gallon| Ok(json!({ "liter": Num::Float(gallon.float() * 3.785_41).value()? }))),
             "estimate_distance" => text("cityA").and_then(|one| distance(one, text("cityB")?)),
             "get_zipcode_based_on_city" => text("city").map(|city| {
                 let code = ZIP_CODES.iter().find(|(known, _)| *known == city).map(|(_, code)| *code);
@@ -306,9 +310,7 @@ impl Api for Vehicle {
                 json!({ "status": format!("Navigating to {destination}") })
             }),
             "check_tire_pressure" => self.tires(),
-            "find_nearest_tire_shop" => {
-                Ok(json!({ "shopLocation": "456 Oakwood Avenue, Rivermist, 83214" }))
-            }
+            "find_nearest_tire_shop" => Ok(json!({ "shopLocation": "456 Oakwood Avenue, Rivermist, 83214" })),
             _ => return None,
         })
     }
