@@ -1,7 +1,7 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, associative, chains, clarify, command, countdown, household, mapf,
+    EnvError, Generator, accounts, associative, bfcl, chains, clarify, command, countdown, household, mapf,
     mapping, openenv, orders, programs, recall, rows, scenes, skilled, specs, tables, tau, timed_facts,
     timeqa, worlds,
 };
@@ -28,6 +28,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &accounts::KIND,
     &command::agent::KIND,
     &associative::KIND,
+    &bfcl::KIND,
     &chains::KIND,
     &clarify::KIND,
     &command::KIND,

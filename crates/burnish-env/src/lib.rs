@@ -9,6 +9,7 @@
 mod abilities;
 pub mod accounts;
 pub mod associative;
+pub mod bfcl;
 mod catalogue;
 pub mod chains;
 pub mod clarify;

@@ -88,6 +88,7 @@ fn environments_are_listed_and_shown_with_their_acceptance() {
         "accounts",
         "agent",
         "associative",
+        "bfcl",
         "chains",
         "clarify",
         "countdown",
