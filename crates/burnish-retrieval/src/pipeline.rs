@@ -117,6 +117,8 @@ pub struct MakeReport {
     pub dialogues: usize,
     /// Turns of these.
     pub turns: usize,
+    /// Chunks that are some turn's evidence.
+    pub asked: usize,
     /// Turns that polish changed.
     pub polished: usize,
     /// Turns at which the topic changes without a word.
@@ -186,6 +188,7 @@ pub fn make_dialogues<'s>(
     let turns = || dialogues.iter().flat_map(|dialogue| &dialogue.turns);
     report.dialogues = dialogues.len();
     report.turns = turns().count();
+    report.asked = turns().flat_map(|turn| &turn.evidence).collect::<BTreeSet<_>>().len();
     report.polished = turns().filter(|turn| turn.rewrite.as_ref() != Some(&turn.user)).count();
     report.switches = turns().filter(|turn| turn.switched).count();
     Ok(Made { benchmark: Benchmark::new(kept, dialogues)?, unspliced, clusters, report })

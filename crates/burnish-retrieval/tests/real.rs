@@ -62,7 +62,7 @@ fn made(texts: &[Text], options: &MakeOptions) -> Made {
 
 /// What holds for all that is made.
 fn checked(made: &Made) {
-    println!("{}", serde_json_line(&made.report));
+    println!("{:?}", made.report);
     let ids: Vec<&str> = made.benchmark.chunks.iter().map(|chunk| chunk.id.as_str()).collect();
     for dialogue in &made.unspliced {
         let number: usize = dialogue.id.strip_prefix("dialogue-").unwrap().parse().unwrap();
@@ -86,10 +86,6 @@ fn checked(made: &Made) {
         ("dialogues.jsonl", &made.benchmark.dialogues_jsonl().unwrap()),
     );
     assert_eq!(again.unwrap(), made.benchmark);
-}
-
-fn serde_json_line(value: &impl std::fmt::Debug) -> String {
-    format!("{value:?}")
 }
 
 fn audited(benchmark: &Benchmark) -> Vec<CorruptionEffect> {
@@ -228,6 +224,26 @@ fn dialogues_about_long_documents() {
     let Some(texts) = corpora(&CORPORA) else { return };
     let options = MakeOptions { seed: 1, ..MakeOptions::default() };
     let made = made(&texts, &options);
+    checked(&made);
+    assert_as_named(&audited(&made.benchmark));
+    let comparison = compared(&made);
+    let last = comparison.variants.last().unwrap();
+    assert!(last.beyond.unwrap().low > 0.0, "{last:?}");
+}
+
+/// The templates and the list of function words were written with an eye on the texts of the two tests above. These
+/// played no part in that.
+#[test]
+fn dialogues_about_texts_that_the_templates_were_not_written_for() {
+    let Some(source) = mtrag() else { return };
+    let mut texts: Vec<Text> = Vec::new();
+    for chunk in source.chunks {
+        match texts.last_mut() {
+            Some(text) if text.name == chunk.document => text.text.push_str(&format!("\n\n{}", chunk.text)),
+            _ => texts.push(Text { name: chunk.document, text: chunk.text }),
+        }
+    }
+    let made = made(&texts, &MakeOptions { seed: 1, ..MakeOptions::default() });
     checked(&made);
     assert_as_named(&audited(&made.benchmark));
     let comparison = compared(&made);

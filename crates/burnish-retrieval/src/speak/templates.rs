@@ -1,7 +1,8 @@
 //! A speaker that needs no model: questions of a topic and a detail, sentences as answers.
 //!
 //! A question names two things that occur together in one chunk of all: a topic, which other chunks of the cluster
-//! share, and a detail that where possible occurs in other chunks as well. So the question is answerable by exactly
+//! share, and a detail that where possible occurs in other chunks as well. A topic goes on as long as chunks of the
+//! cluster have it, with at most two questions per chunk. So the question is answerable by exactly
 //! one chunk, and without its topic by none: when polish leaves the topic out, only the history has it.
 //!
 //! The questions are English, whatever the chunks are written in.
@@ -104,7 +105,11 @@ impl Templates {
         let mut best: Vec<Phrase> = Vec::new();
         let mut rank = (0, false, false);
         for phrase in phrases(&chunk.text) {
-            if !phrase.terms.is_disjoint(topic) || self.is_common(&phrase, 2) {
+            let asked = scene
+                .said
+                .iter()
+                .any(|said| said.asked.detail.as_ref().is_some_and(|d| term_set(d) == phrase.terms));
+            if asked || !phrase.terms.is_disjoint(topic) || self.is_common(&phrase, 2) {
                 continue;
             }
             let having = self.index.having_all(&phrase.terms);
@@ -128,15 +133,20 @@ impl Templates {
 
 impl Speaker for Templates {
     fn ask(&self, scene: &Scene<'_>) -> Result<Option<Asked>, String> {
-        let open: Vec<usize> = (0..scene.chunks.len()).filter(|place| !scene.is_asked(*place)).collect();
+        let times = |place: usize| scene.said.iter().filter(|said| said.asked.chunk == place).count();
+        let open: Vec<usize> = (0..scene.chunks.len()).filter(|place| times(*place) == 0).collect();
+        let once = (0..scene.chunks.len()).filter(|place| times(*place) == 1);
+        // The topic goes on while there is something left to ask about it, twice per chunk at most.
         let last = scene.said.last().and_then(|said| said.asked.topic.as_ref());
-        let mut choices: Vec<(usize, String, BTreeSet<String>)> = Vec::new();
-        if let Some(topic) = last {
+        let go_on = last.into_iter().flat_map(|topic| {
             let terms = term_set(topic);
-            let having = open.iter().filter(|place| terms.is_subset(&term_set(&scene.chunks[**place].text)));
-            choices.extend(having.map(|place| (*place, topic.clone(), terms.clone())));
-        }
-        let go_on = choices.into_iter();
+            let having = open
+                .iter()
+                .copied()
+                .chain(once.clone())
+                .filter(|place| terms.is_subset(&term_set(&scene.chunks[*place].text)));
+            having.map(|place| (place, topic.clone(), terms.clone())).collect::<Vec<_>>()
+        });
         let anew = open.iter().flat_map(|place| {
             self.topics(scene, *place).into_iter().map(|topic| (*place, topic.text, topic.terms))
         });
