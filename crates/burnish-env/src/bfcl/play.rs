@@ -189,7 +189,7 @@ impl Environment for BfclEnvironment {
 
     fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
         let (message, stop) = (action.clone(), StopReason::EndToken);
-        self.answer(&TurnOutput { message, malformed: Vec::new(), stop, logprobs: Vec::new() })
+        self.answer(&TurnOutput::new(message, stop))
     }
 
     fn verify(&mut self) -> Result<Verdict, EnvError> {

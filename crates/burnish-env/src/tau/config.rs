@@ -11,8 +11,8 @@ use crate::{Bound, EnvError};
 pub struct TauConfig {
     /// The folder with the benchmark's data, laid out as `docs/environments/tau.md` says.
     pub path: String,
-    /// Whose customers are served.
-    pub domain: Domain,
+    /// Whose customers are served; with several, the tasks of one come after those of the other.
+    pub domain: Vec<Domain>,
     /// Which version of the benchmark the folder holds; `auto` looks at its files.
     pub set: SetChoice,
     /// Name of a split in `split_tasks.json`; all tasks if it is empty.
@@ -97,7 +97,7 @@ impl Default for TauConfig {
     fn default() -> Self {
         TauConfig {
             path: String::new(),
-            domain: Domain::Retail,
+            domain: vec![Domain::Retail],
             set: SetChoice::Auto,
             split: String::new(),
             user: User::Rule,
@@ -123,6 +123,10 @@ impl TauConfig {
                 https://github.com/sierra-research/tau2-bench, or one laid out like it (docs/environments/tau.md)";
             return Err(config_error("path", problem));
         }
+        let is_twice = |(at, domain): (usize, &Domain)| self.domain[..at].contains(domain);
+        if self.domain.is_empty() || self.domain.iter().enumerate().any(is_twice) {
+            return Err(config_error("domain", "name `airline`, `retail` or both, each once"));
+        }
         Ok(())
     }
 }
@@ -138,7 +142,12 @@ mod tests {
         for (given, wanted) in [
             (json!({}), "path: name the folder"),
             (json!({"path": "x", "turns": 0}), "turns: 0 is out of range: 1 to 200 are allowed; nearest: 1"),
-            (json!({"path": "x", "domain": "telecom"}), "domain: unknown variant `telecom`"),
+            (json!({"path": "x", "domain": ["telecom"]}), "domain[0]: unknown variant `telecom`"),
+            (json!({"path": "x", "domain": []}), "domain: name `airline`, `retail` or both"),
+            (
+                json!({"path": "x", "domain": ["retail", "retail"]}),
+                "domain: name `airline`, `retail` or both",
+            ),
             (json!({"path": "x", "set": "tau3"}), "set: unknown variant `tau3`"),
             (json!({"path": "x", "user": "me"}), "user: unknown variant `me`"),
             (json!({"path": 3}), "path: invalid type"),

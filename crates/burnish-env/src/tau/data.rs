@@ -20,6 +20,7 @@ use crate::settings::config_error;
 /// What a folder holds of a domain.
 #[derive(Debug, Clone)]
 pub(super) struct Data {
+    pub(super) domain: Domain,
     pub(super) set: Set,
     /// The database as every task finds it.
     pub(super) world: World,
@@ -172,12 +173,12 @@ fn world(folder: &mut Folder, domain: Domain, set: Set) -> Result<World, EnvErro
 ///
 /// # Errors
 /// If a file is missing or not as expected: its name, and what is wrong where.
-pub(super) fn read(config: &TauConfig) -> Result<Data, EnvError> {
+pub(super) fn read(config: &TauConfig, domain: Domain) -> Result<Data, EnvError> {
     let mut folder = Folder { path: PathBuf::from(&config.path), read: Vec::new() };
     if !folder.path.is_dir() {
         return Err(config_error("path", &format!("`{}` is not a folder", config.path)));
     }
-    let name = config.domain.name();
+    let name = domain.name();
     let tasks = format!("{name}/tasks.json");
     let played = format!("gpt-4o-{name}.json");
     let is_second = located(&folder.path.join(&tasks)).is_some();
@@ -194,15 +195,15 @@ pub(super) fn read(config: &TauConfig) -> Result<Data, EnvError> {
             return Err(config_error("path", &problem));
         }
     };
-    let world = world(&mut folder, config.domain, set)?;
+    let world = world(&mut folder, domain, set)?;
     let (text, cases) = match set {
         Set::Tau2 => {
             let policy = folder.need(&format!("{name}/policy.md"), "the policy")?;
-            (policy, read_second(&folder.need(&tasks, "the tasks")?, config.domain)?)
+            (policy, read_second(&folder.need(&tasks, "the tasks")?, domain)?)
         }
         Set::Tau => {
             let policy = folder.need(&format!("{name}/wiki.md"), "the policy")?;
-            (policy, read_first(&folder.need(&played, "played episodes with their tasks")?, config.domain)?)
+            (policy, read_first(&folder.need(&played, "played episodes with their tasks")?, domain)?)
         }
     };
     let bytes = read_whole(&text)?;
@@ -214,5 +215,5 @@ pub(super) fn read(config: &TauConfig) -> Result<Data, EnvError> {
     if cases.is_empty() {
         return Err(config_error("path", &format!("`{}` has no task of the domain {name}", config.path)));
     }
-    Ok(Data { set, world, policy, cases, files: folder.read })
+    Ok(Data { domain, set, world, policy, cases, files: folder.read })
 }

@@ -64,7 +64,8 @@ pub const KIND: crate::Kind = crate::Kind {
 #[derive(Debug, Clone)]
 pub struct Tau {
     config: TauConfig,
-    data: Arc<Data>,
+    /// One for each domain.
+    data: Vec<Arc<Data>>,
 }
 
 impl Tau {
@@ -74,13 +75,19 @@ impl Tau {
     /// If a key is out of bounds, or a file is missing or not as expected: which, and what is wrong where.
     pub fn new(config: TauConfig) -> Result<Self, EnvError> {
         config.check()?;
-        let data = Arc::new(data::read(&config)?);
+        let read = |domain: &Domain| Ok(Arc::new(data::read(&config, *domain)?));
+        let data = config.domain.iter().map(read).collect::<Result<_, EnvError>>()?;
         Ok(Tau { config, data })
     }
 
     /// The version of the benchmark that the folder holds.
     pub fn set(&self) -> Set {
-        self.data.set
+        self.data.first().map_or(Set::Tau2, |data| data.set)
+    }
+
+    /// Every case with what its domain holds, domain after domain, in the order of the files.
+    fn cases(&self) -> impl Iterator<Item = (&Data, &Case)> {
+        self.data.iter().flat_map(|data| data.cases.iter().map(move |case| (&**data, case)))
     }
 
     /// Every task once, in the order of the file.
@@ -88,22 +95,22 @@ impl Tau {
     /// # Errors
     /// If a task can't be written as JSON, which no task is.
     pub fn in_order(&self) -> Result<Vec<Task>, EnvError> {
-        self.data.cases.iter().map(|case| self.task(case)).collect()
+        self.cases().map(|(data, case)| self.task(data, case)).collect()
     }
 
     /// How many of these tasks a policy solves that does nothing and says nothing: those whose gold calls leave the database
     /// as it is, and that ask for nothing to be told.
     pub fn floor(&self) -> usize {
-        let solves = |case: &&Case| {
-            let changes = !judge::gold_world(case, &self.data.world).differences(&self.data.world).is_empty();
+        let solves = |(data, case): &(&Data, &Case)| {
+            let changes = !judge::gold_world(case, &data.world).differences(&data.world).is_empty();
             let tells = case.counts_what_is_said() && !case.communicate.is_empty();
             let calls = case.counts(Basis::Action) && !case.actions.is_empty();
             !(changes && case.counts(Basis::Db) || tells || calls)
         };
-        self.data.cases.iter().filter(solves).count()
+        self.cases().filter(solves).count()
     }
 
-    fn task(&self, case: &Case) -> Result<Task, EnvError> {
+    fn task(&self, data: &Data, case: &Case) -> Result<Task, EnvError> {
         let yes_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
         let changes = case.actions.iter().any(|gold| world::writes(case.domain, &gold.name));
         let assertions = case.counts(Basis::Assertion) && case.assertions > 0;
@@ -111,7 +118,7 @@ impl Tau {
             id: TaskId(format!("{ID}/{}/{}/{}", case.set.name(), case.domain.name(), case.id)),
             environment: ID.to_owned(),
             prompt: vec![
-                Message::system(self.data.policy.trim()),
+                Message::system(data.policy.trim()),
                 Message::user(play::opening(case, self.config.user)),
             ],
             truth: to_value(case)?,
@@ -145,15 +152,16 @@ impl Generator for Tau {
 
     /// Tasks in shuffled order, none twice until all have come; if `count` is their number, all in the order of the file.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let cases = &self.data.cases;
+        let cases: Vec<(&Data, &Case)> = self.cases().collect();
         let tasks = if count == cases.len() {
             self.in_order()?
         } else {
             let seed = Address::new(seed, Purpose::Shuffle).seed();
             let order = (0u64..).flat_map(|epoch| burnish_data::order(cases.len(), seed, epoch));
-            order.take(count).map(|at| self.task(&cases[at])).collect::<Result<_, _>>()?
+            order.take(count).map(|at| self.task(cases[at].0, cases[at].1)).collect::<Result<_, _>>()?
         };
-        let cell = format!("{}/{}", self.data.set.name(), self.config.domain.name());
+        let domains: Vec<&str> = self.config.domain.iter().map(|domain| domain.name()).collect();
+        let cell = format!("{}/{}", self.set().name(), domains.join("+"));
         Ok(TaskSet {
             tasks,
             cells: vec![CellReport { cell, made: count, drawn: count, ..CellReport::default() }],
@@ -161,11 +169,11 @@ impl Generator for Tau {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(play::TauEnvironment::new(Arc::clone(&self.data), &self.config))
+        Box::new(play::TauEnvironment::new(self.data.clone(), &self.config))
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        self.data.files.clone()
+        self.data.iter().flat_map(|data| data.files.clone()).collect()
     }
 
     fn evaluation_only(&self) -> Option<&'static str> {
@@ -195,8 +203,9 @@ impl Generator for Tau {
                 .map(|gold| format!("  {} {}", gold.name, Value::Object(gold.arguments.clone()))),
         );
         lines.extend(case.communicate.iter().map(|info| format!("tell: {info}")));
-        let end = judge::gold_world(&case, &self.data.world);
-        lines.push(format!("right end: {}", end.digest()));
+        if let Some(data) = self.data.iter().find(|data| data.domain == case.domain) {
+            lines.push(format!("right end: {}", judge::gold_world(&case, &data.world).digest()));
+        }
         lines.join("\n")
     }
 
@@ -214,7 +223,7 @@ impl Demonstrations for Tau {
     fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
         let case = Case::of(task).ok()?;
         let config = TauConfig { user: User::Rule, turns: usize::MAX, ..self.config.clone() };
-        let environment = play::TauEnvironment::new(Arc::clone(&self.data), &config);
+        let environment = play::TauEnvironment::new(self.data.clone(), &config);
         gold::episode(&case, task, Box::new(environment))
     }
 }

@@ -7,7 +7,7 @@ use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Verdict};
 
 use super::ID;
 use super::case::Case;
-use super::config::{Domain, TauConfig, User};
+use super::config::{TauConfig, User};
 use super::data::Data;
 use super::judge::{Ended, Played, gold_world, verdict};
 use super::user::{HELLO, RuleUser, before_stop, user_reads};
@@ -23,11 +23,10 @@ const TRANSFER: &str = "transfer_to_human_agents";
 /// What a refusal begins with.
 const REFUSAL: &str = "Error";
 
-/// Plays tasks of one domain.
+/// Plays tasks of some domains.
 #[derive(Debug)]
 pub(super) struct TauEnvironment {
-    data: Arc<Data>,
-    domain: Domain,
+    all: Vec<Arc<Data>>,
     user: User,
     turns: usize,
     episode: Option<Episode>,
@@ -36,6 +35,7 @@ pub(super) struct TauEnvironment {
 /// The state of an episode.
 #[derive(Debug)]
 struct Episode {
+    data: Arc<Data>,
     case: Case,
     world: World,
     rule: RuleUser,
@@ -47,8 +47,8 @@ struct Episode {
 }
 
 impl TauEnvironment {
-    pub(super) fn new(data: Arc<Data>, config: &TauConfig) -> Self {
-        TauEnvironment { data, domain: config.domain, user: config.user, turns: config.turns, episode: None }
+    pub(super) fn new(all: Vec<Arc<Data>>, config: &TauConfig) -> Self {
+        TauEnvironment { all, user: config.user, turns: config.turns, episode: None }
     }
 
     /// The state of the database.
@@ -80,23 +80,30 @@ fn said(message: &Message) -> &str {
 impl Environment for TauEnvironment {
     fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
         let case = Case::of(task)?;
-        if case.domain != self.domain || case.set != self.data.set {
+        let mut served = self.all.iter();
+        let Some(data) = served.find(|data| case.domain == data.domain && case.set == data.set).cloned()
+        else {
             let (domain, set) = (case.domain.name(), case.set.name());
+            let served: Vec<String> = self
+                .all
+                .iter()
+                .map(|data| format!("{} of {}", data.domain.name(), data.set.name()))
+                .collect();
             let problem = format!(
-                "task {} is of the domain {domain} of {set}, but `domain` is {} and the folder is {}'s",
+                "task {} is of the domain {domain} of {set}, but `domain` and the folder are {}",
                 task.id,
-                self.domain.name(),
-                self.data.set.name()
+                served.join(", ")
             );
             return Err(EnvError::Foreign(problem));
-        }
+        };
         let mut rule = RuleUser::new(&case.brief);
         if self.user == User::Rule {
             rule.opening();
         }
         self.episode = Some(Episode {
             case,
-            world: self.data.world.clone(),
+            world: data.world.clone(),
+            data,
             rule,
             heard: Vec::new(),
             said: None,
@@ -106,11 +113,13 @@ impl Environment for TauEnvironment {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        specs(self.domain, self.data.set)
+        let playing = self.episode.as_ref().map(|episode| &episode.data).or(self.all.first());
+        playing.map_or_else(Vec::new, |data| specs(data.domain, data.set))
     }
 
     fn repeating(&self, tool: &str) -> Option<Repeating> {
-        repeating(self.domain, self.data.set, tool)
+        let playing = self.episode.as_ref().map(|episode| &episode.data).or(self.all.first())?;
+        repeating(playing.domain, playing.set, tool)
     }
 
     fn call(&mut self, call: &FunctionCall, _key: &str) -> Result<String, EnvError> {
@@ -176,9 +185,9 @@ impl Environment for TauEnvironment {
     }
 
     fn verify(&mut self) -> Result<Verdict, EnvError> {
-        let start = self.data.world.clone();
-        let Episode { case, world, played, .. } = self.episode()?;
-        let gold = gold_world(case, &start);
+        let Episode { data, case, world, played, .. } = self.episode()?;
+        let start = &data.world;
+        let gold = gold_world(case, start);
         let mut verdict = verdict(case, played, &gold.differences(world));
         let is_untouched = start.differences(world).is_empty();
         verdict.flags.extend(BTreeMap::from([("untouched".to_owned(), is_untouched)]));

@@ -78,7 +78,7 @@ fn folder(rows: &[Value], database: &Value) -> TempDir {
 }
 
 fn generator(folder: &Path, more: Value) -> Result<Tau, EnvError> {
-    let mut config = json!({"path": folder.display().to_string(), "domain": "retail"});
+    let mut config = json!({"path": folder.display().to_string(), "domain": ["retail"]});
     for (key, value) in more.as_object().unwrap() {
         config[key] = value.clone();
     }
@@ -283,8 +283,7 @@ impl Policy for Scripted {
         let id = TurnId(self.2);
         self.2 += 1;
         let message = self.0.remove(0);
-        let output =
-            TurnOutput { message, malformed: Vec::new(), stop: StopReason::EndToken, logprobs: Vec::new() };
+        let output = TurnOutput::new(message, StopReason::EndToken);
         self.1.push(Answered { id, trace: turn.trace, result: Ok(output) });
         id
     }
@@ -403,7 +402,7 @@ fn a_wrong_folder_is_an_error_that_says_what_is_wrong_where() {
         assert!(problem.contains(wanted), "{problem}; wanted {wanted}");
     }
     for (more, wanted) in [
-        (json!({"domain": "airline"}), "has no tasks of the domain airline: neither airline/tasks.json"),
+        (json!({"domain": ["airline"]}), "has no tasks of the domain airline: neither airline/tasks.json"),
         (json!({"set": "tau"}), "has no retail/wiki.md (or retail/wiki.md.gz), which holds the policy"),
         (json!({"path": "/no/such"}), "path: `/no/such` is not a folder"),
     ] {
@@ -418,7 +417,10 @@ fn a_task_of_another_domain_is_foreign() {
     let mut task = generator.in_order().unwrap().remove(0);
     task.truth["domain"] = "airline".into();
     let error = generator.environment().reset(&task, 0).unwrap_err().to_string();
-    assert!(error.contains("is of the domain airline of tau2, but `domain` is retail"), "{error}");
+    assert!(
+        error.contains("is of the domain airline of tau2, but `domain` and the folder are retail of tau2"),
+        "{error}"
+    );
     task.truth = json!({});
     assert!(matches!(generator.environment().reset(&task, 0), Err(EnvError::Foreign(_))));
     assert!(generator.environment().step(&Message::assistant("")).is_err());

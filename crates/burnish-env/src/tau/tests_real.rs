@@ -26,7 +26,7 @@ fn folder(name: &str) -> Option<PathBuf> {
 }
 
 fn generator(folder: &Path, domain: &str) -> Tau {
-    let config = json!({"path": folder.display().to_string(), "domain": domain});
+    let config = json!({"path": folder.display().to_string(), "domain": [domain]});
     Tau::new(settings::read(&config).unwrap()).unwrap()
 }
 
@@ -43,7 +43,7 @@ fn all() -> &'static [Tau] {
 
 /// The name of a set of tasks.
 fn name(generator: &Tau) -> String {
-    format!("{}/{}", generator.set().name(), generator.config.domain.name())
+    format!("{}/{}", generator.set().name(), generator.config.domain[0].name())
 }
 
 /// The first version's airline with its published episodes, if they are there.
@@ -94,11 +94,11 @@ const REFUSED: &[&str] = &[
 fn gold_is_always_right() {
     let mut found = Vec::new();
     for generator in all() {
-        let (set, domain) = (generator.set(), generator.config.domain);
+        let (set, domain) = (generator.set(), generator.config.domain[0]);
         let specs = world::specs(domain, set);
         let mut refused = Vec::new();
-        for case in &generator.data.cases {
-            let mut world = generator.data.world.clone();
+        for case in &generator.data[0].cases {
+            let mut world = generator.data[0].world.clone();
             for gold in &case.actions {
                 let call = ToolCall { id: None, function: gold.call() };
                 if let Err(problem) =
@@ -107,16 +107,16 @@ fn gold_is_always_right() {
                     refused.push(format!("{}: {} {problem}", case.id, gold.name));
                 }
             }
-            let task = generator.task(case).unwrap();
+            let task = generator.task(&generator.data[0], case).unwrap();
             let played = generator.demonstrate_episode(&task).unwrap();
-            let mut environment = TauEnvironment::new(Arc::clone(&generator.data), &generator.config);
+            let mut environment = TauEnvironment::new(generator.data.clone(), &generator.config);
             let verdict = replay(&mut environment, &task, &played);
             assert!(verdict.success, "{}: {:?} {:?}", task.id, verdict.feedback, played.last());
             assert!(environment.world().differences(&world).is_empty(), "{}", task.id);
             assert_eq!(environment.world().digest(), world.digest(), "{}", task.id);
         }
         let name = name(generator);
-        println!("{name}: {} tasks, refused: {refused:#?}", generator.data.cases.len());
+        println!("{name}: {} tasks, refused: {refused:#?}", generator.data[0].cases.len());
         found.extend(refused.into_iter().map(|it| format!("{name} {it}")));
     }
     assert!(all().is_empty() || found == REFUSED, "{found:#?}");
@@ -171,7 +171,7 @@ fn published_episodes_get_the_same_results() {
     let Some((generator, rows)) = published() else { return };
     let (mut same, mut refused) = (0, 0);
     for row in &rows {
-        let mut world = generator.data.world.clone();
+        let mut world = generator.data[0].world.clone();
         let turns = row["traj"].as_array().unwrap();
         let results: Vec<&Value> = turns.iter().filter(|turn| turn["role"] == "tool").collect();
         let calls = turns
@@ -232,7 +232,7 @@ fn the_gold_states_are_those_that_the_benchmark_recorded() {
     }
     // All 46 are right. Enough of them for every tool that writes take seconds, all take a minute.
     let mut seen = BTreeSet::new();
-    for case in &generator.data.cases {
+    for case in &generator.data[0].cases {
         let Some(hash) = hashes.get(&case.id) else { continue };
         let names = case.actions.iter().map(|gold| gold.name.as_str());
         let written: Vec<&str> = names.filter(|name| world::writes(Domain::Airline, name)).collect();
@@ -241,7 +241,7 @@ fn the_gold_states_are_those_that_the_benchmark_recorded() {
         if !is_new {
             continue;
         }
-        let world = judge::gold_world(case, &generator.data.world);
+        let world = judge::gold_world(case, &generator.data[0].world);
         let text = python(&sorted(as_recorded(world.whole())));
         assert_eq!(sha256(text.as_bytes()), *hash, "{}", case.id);
     }
