@@ -142,7 +142,7 @@ mod tests {
         for (given, wanted) in [
             (json!({}), "path: name the folder"),
             (json!({"path": "x", "turns": 0}), "turns: 0 is out of range: 1 to 200 are allowed; nearest: 1"),
-            (json!({"path": "x", "domain": ["telecom"]}), "domain[0]: unknown variant `telecom`"),
+            (json!({"path": "x", "domain": ["telecom"]}), "domain: unknown variant `telecom`"),
             (json!({"path": "x", "domain": []}), "domain: name `airline`, `retail` or both"),
             (
                 json!({"path": "x", "domain": ["retail", "retail"]}),
