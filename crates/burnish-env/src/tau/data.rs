@@ -38,6 +38,9 @@ struct Folder {
     read: Vec<PathBuf>,
 }
 
+/// The records of a table by id, as they are in the file.
+type Records = (PathBuf, BTreeMap<String, Value>);
+
 /// The file or, if there is none, the one packed by gzip.
 pub(super) fn located(file: &Path) -> Option<PathBuf> {
     let packed = PathBuf::from(format!("{}.gz", file.display()));
@@ -84,11 +87,7 @@ fn table<T: DeserializeOwned + Clone + PartialEq + serde::Serialize>(
 }
 
 /// The tables of a domain with their files: all in `db.json`, or each in a file of its own.
-fn tables(
-    folder: &mut Folder,
-    domain: Domain,
-    names: [&str; 3],
-) -> Result<[(PathBuf, BTreeMap<String, Value>); 3], EnvError> {
+fn tables(folder: &mut Folder, domain: Domain, names: [&str; 3]) -> Result<[Records; 3], EnvError> {
     let name = domain.name();
     if let Some(file) = folder.find(&format!("{name}/db.json")) {
         let mut all: BTreeMap<String, BTreeMap<String, Value>> = read_json(&file)?;

@@ -137,7 +137,7 @@ impl Environment for TauEnvironment {
     }
 
     fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        let (user, turns) = (self.user, self.turns);
+        let user = self.user;
         let episode = self.episode()?;
         if episode.played.ended.is_some() || episode.said.is_some() {
             return Err(EnvError::Failed(format!("{ID}: the episode is over, or waits for the user")));
@@ -149,12 +149,6 @@ impl Environment for TauEnvironment {
         played.asked += usize::from(said.contains('?'));
         if played.transferred {
             played.ended = Some(Ended::ByUser);
-            return Ok(Step::Done);
-        }
-        if played.messages >= turns {
-            // The user may still say that all is done.
-            let is_done = user == User::Rule && before_stop(&episode.rule.reply(&said)).is_some();
-            played.ended = Some(if is_done { Ended::ByUser } else { Ended::Left });
             return Ok(Step::Done);
         }
         match user {
@@ -172,12 +166,17 @@ impl Environment for TauEnvironment {
     }
 
     fn hear(&mut self, answer: &Message) -> Result<Step, EnvError> {
+        let turns = self.turns;
         let episode = self.episode()?;
         let nobody = || EnvError::Failed(format!("{ID}: nobody was asked"));
         let asked = episode.said.take().ok_or_else(nobody)?;
         let answer = said(answer).to_owned();
         if before_stop(&answer).is_some() {
             episode.played.ended = Some(Ended::ByUser);
+            return Ok(Step::Done);
+        }
+        if episode.played.messages >= turns {
+            episode.played.ended = Some(Ended::Left);
             return Ok(Step::Done);
         }
         episode.heard.push((asked, answer.clone()));
