@@ -261,7 +261,7 @@ fn a_row_is_played_by_a_policy_in_a_rollout() {
         let tasks = [task.clone()];
         let places = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks, 1, &Sampling::greedy(16), places);
-        let mut play = |turns_max: usize| {
+        let play = |turns_max: usize| {
             let spec = RolloutSpec {
                 generator: &bfcl,
                 partners: None,

@@ -285,7 +285,7 @@ fn cost(from: &str, to: &str, date: &str, class: &str) -> Result<f64, String> {
     let base = base.ok_or("No available route for the given airports.")?;
     let factor = factor(class).ok_or("Invalid travel class. Options are: economy, business, first.")?;
     let digits: u32 = date.chars().filter_map(|letter| letter.to_digit(10)).sum();
-    Ok(base * factor * if digits % 2 == 0 { 2.0 } else { 1.0 })
+    Ok(base * factor * if digits.is_multiple_of(2) { 2.0 } else { 1.0 })
 }
 
 fn exchange(given: &Given<'_>) -> Outcome {
