@@ -4,6 +4,7 @@
 //! does not take, lacks, or takes as another type. State is what the leaderboard compares: the attributes of an object that
 //! do not begin with an underscore.
 
+mod atlas;
 mod files;
 mod maths;
 mod messages;
