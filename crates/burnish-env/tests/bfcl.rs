@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use burnish_core::{
     Abilities, Answered, Ending, FunctionCall, Message, Policy, Role, Sampling, StopReason, Task, ToolCall,
@@ -22,9 +23,14 @@ fn real() -> Option<PathBuf> {
     Some(folder)
 }
 
-fn all() -> Option<Bfcl> {
-    let path = real()?.display().to_string();
-    Some(Bfcl::new(Config { path, ..Config::default() }).unwrap())
+/// All rows, which are read once.
+fn all() -> Option<&'static Bfcl> {
+    static ALL: OnceLock<Option<Bfcl>> = OnceLock::new();
+    let read = || {
+        let path = real()?.display().to_string();
+        Some(Bfcl::new(Config { path, ..Config::default() }).unwrap())
+    };
+    ALL.get_or_init(read).as_ref()
 }
 
 fn golden() -> Value {
@@ -261,9 +267,9 @@ fn a_row_is_played_by_a_policy_in_a_rollout() {
         let tasks = [task.clone()];
         let places = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks, 1, &Sampling::greedy(16), places);
-        let mut play = |turns_max: usize| {
+        let play = |turns_max: usize| {
             let spec = RolloutSpec {
-                generator: &bfcl,
+                generator: bfcl,
                 partners: None,
                 spawns: &spawns,
                 turns_max,

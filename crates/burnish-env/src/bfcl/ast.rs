@@ -4,29 +4,23 @@
 //! The one place that differs is an argument that must be given and has no allowed value: an empty list is then right,
 //! where `bfcl-eval` has no right answer at all.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
+use super::calls::Call;
 use super::config::Check;
 use super::data::Allowed;
 use super::python::{Type, equal, shown};
 use super::tools::{Function, Parameter, Parameters, called};
-
-/// A call of an answer.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Made {
-    /// The name as the policy wrote it.
-    pub(super) name: String,
-    /// Its arguments.
-    pub(super) arguments: Map<String, Value>,
-}
 
 /// Checks the calls of an answer.
 ///
 /// # Errors
 /// What is wrong, in words.
 pub(super) fn check(
-    functions: &[Function],
-    made: &[Made],
+    functions: &[Arc<Function>],
+    made: &[Call],
     gold: &[Allowed],
     check: Check,
 ) -> Result<(), String> {
@@ -34,10 +28,10 @@ pub(super) fn check(
     if made.len() != should {
         return Err(format!("There should be {should} calls, but there are {}.", made.len()));
     }
-    let mut left: Vec<&Made> = made.iter().collect();
+    let mut left: Vec<&Call> = made.iter().collect();
     for allowed in gold.iter().take(if check == Check::Parallel { gold.len() } else { 1 }) {
         let mut complaint = String::new();
-        let fits = |call: &&Made| match check_call(functions, call, allowed) {
+        let fits = |call: &&Call| match check_call(functions, call, allowed) {
             Ok(()) => true,
             Err(problem) => {
                 complaint = problem;
@@ -56,7 +50,7 @@ pub(super) fn check(
 }
 
 /// Checks one call.
-fn check_call(functions: &[Function], made: &Made, allowed: &Allowed) -> Result<(), String> {
+fn check_call(functions: &[Arc<Function>], made: &Call, allowed: &Allowed) -> Result<(), String> {
     let name = &allowed.name;
     let function = called(functions, name).ok_or_else(|| format!("There is no function `{name}`."))?;
     if called(functions, &made.name).is_none_or(|it| it.name != function.name) {
@@ -295,11 +289,13 @@ mod tests {
         }
     }
 
-    fn function(name: &str) -> Function {
-        serde_json::from_value(json!({"name": name, "description": "", "parameters": {
+    fn function(name: &str) -> Arc<Function> {
+        let function: Function =
+            serde_json::from_value(json!({"name": name, "description": "", "parameters": {
             "type": "dict", "required": ["x"],
             "properties": {"x": {"type": "integer"}, "y": {"type": "string"}}}}))
-        .unwrap()
+            .unwrap();
+        Arc::new(function)
     }
 
     fn allowed(name: &str, x: i64) -> Allowed {
@@ -307,8 +303,8 @@ mod tests {
         Allowed { name: name.to_owned(), arguments: serde_json::from_value(arguments).unwrap() }
     }
 
-    fn made(name: &str, arguments: Value) -> Made {
-        Made { name: name.to_owned(), arguments: arguments.as_object().unwrap().clone() }
+    fn made(name: &str, arguments: Value) -> Call {
+        Call { name: name.to_owned(), arguments: arguments.as_object().unwrap().clone() }
     }
 
     proptest! {
@@ -322,9 +318,9 @@ mod tests {
             let functions = [function("f")];
             let gold: Vec<Allowed> = order[..count].iter().map(|x| allowed("f", *x)).collect();
             let parameters = functions[0].parameters().unwrap();
-            let mut calls: Vec<Made> = gold
+            let mut calls: Vec<Call> = gold
                 .iter()
-                .map(|allowed| Made { name: "f".to_owned(), arguments: example(&parameters, allowed).unwrap() })
+                .map(|allowed| Call { name: "f".to_owned(), arguments: example(&parameters, allowed).unwrap() })
                 .collect();
             calls.sort_by_key(|call| call.arguments["x"].as_i64());
             prop_assert_eq!(check(&functions, &calls, &gold, Check::Parallel), Ok(()));
@@ -346,10 +342,10 @@ mod tests {
         let gold = [allowed("a.b", 1), allowed("c", 2)];
         let both = [two.clone(), one.clone()];
         assert_eq!(check(&functions, &both, &gold, Check::Parallel), Ok(()));
-        let wrong = |made: &[Made], gold: &[Allowed], of| check(&functions, made, gold, of).unwrap_err();
+        let wrong = |made: &[Call], gold: &[Allowed], of| check(&functions, made, gold, of).unwrap_err();
         assert!(wrong(&both[..1], &gold, Check::Parallel).contains("2 calls, but there are 1"));
         assert!(wrong(&[one.clone(), one.clone()], &gold, Check::Parallel).contains("`c`"));
-        assert_eq!(check(&functions, &[one.clone()], &gold[..1], Check::One), Ok(()));
+        assert_eq!(check(&functions, std::slice::from_ref(&one), &gold[..1], Check::One), Ok(()));
         assert!(wrong(&[two], &gold[..1], Check::Multiple).contains("`a.b` should be called"));
         for (arguments, complaint) in [
             (json!({}), "`x` is missing"),

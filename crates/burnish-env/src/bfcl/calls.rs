@@ -1,4 +1,6 @@
-//! Reads the gold calls of several turns, which are Python: `mv(source='a', destination='b')`.
+//! Calls, and how gold calls of several turns are read, which are Python: `mv(source='a', destination='b')`.
+
+use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
 
@@ -17,7 +19,7 @@ pub(super) struct Call {
 ///
 /// # Errors
 /// What can't be read, with the call.
-pub(super) fn read(text: &str, functions: &[Function]) -> Result<Call, String> {
+pub(super) fn read(text: &str, functions: &[Arc<Function>]) -> Result<Call, String> {
     let mut reader = Reader { text, at: 0 };
     let read = reader.call(functions);
     read.map_err(|problem| format!("`{text}`: {problem} at character {}", reader.at + 1))
@@ -64,7 +66,7 @@ impl Reader<'_> {
         name
     }
 
-    fn call(&mut self, functions: &[Function]) -> Result<Call, String> {
+    fn call(&mut self, functions: &[Arc<Function>]) -> Result<Call, String> {
         let name = self.name();
         let function = functions.iter().find(|function| function.name == name);
         let function = function.ok_or_else(|| format!("there is no function `{name}`"))?;
@@ -202,13 +204,13 @@ mod tests {
     use super::super::python::shown;
     use super::*;
 
-    fn functions() -> Vec<Function> {
+    fn functions() -> Vec<Arc<Function>> {
         let string = json!({"type": "string"});
         let parameters = json!({"type": "dict", "properties": {"a": string, "b": string}, "required": []});
-        vec![
+        let function: Function =
             serde_json::from_value(json!({"name": "f", "description": "", "parameters": parameters}))
-                .unwrap(),
-        ]
+                .unwrap();
+        vec![Arc::new(function)]
     }
 
     #[test]

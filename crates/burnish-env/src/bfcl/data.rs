@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use burnish_core::Message;
 use burnish_data::{DataError, Place, read_whole};
@@ -24,8 +25,8 @@ pub(super) struct Row {
     pub(super) category: Category,
     /// What is said to the policy, request by request. A request without messages tells that there are further functions.
     pub(super) turns: Vec<Vec<Message>>,
-    /// The functions, in the order of the documents.
-    pub(super) functions: Vec<Function>,
+    /// The functions, in the order of the documents. Rows of the same API share them.
+    pub(super) functions: Vec<Arc<Function>>,
     /// Names of functions that are held back, by the request at which they come.
     pub(super) held_back: BTreeMap<usize, Vec<String>>,
     /// What is right.
@@ -48,12 +49,6 @@ pub(super) enum Gold {
         /// The gold calls of each request.
         calls: Vec<Vec<Call>>,
     },
-}
-
-impl Gold {
-    pub(super) fn is_no_call(&self) -> bool {
-        matches!(self, Gold::NoCall)
-    }
 }
 
 /// A call that is right, with every value that each argument may have; an empty text among them says that it may be left
@@ -208,6 +203,7 @@ fn single(files: &mut Files<'_>, category: Category, file: &str) -> Result<Vec<R
         if functions.is_empty() {
             return Err(at_line(&path, at, "function: has no function"));
         }
+        let functions = functions.into_iter().map(Arc::new).collect();
         Ok(Row { id, category, turns: question, functions, held_back: BTreeMap::new(), gold })
     };
     rows.into_iter().zip(gold).enumerate().map(row).collect()
@@ -233,7 +229,7 @@ fn turns(
     files: &mut Files<'_>,
     category: Category,
     file: &str,
-    documents: &mut HashMap<String, Vec<Function>>,
+    documents: &mut HashMap<String, Vec<Arc<Function>>>,
 ) -> Result<Vec<Row>, DataError> {
     let (path, rows) = files.lines::<TurnsRow>(file)?;
     let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
@@ -251,7 +247,7 @@ fn turns(
                 for (at, function) in read.iter().enumerate() {
                     function.parameters().map_err(|problem| at_line(&path, at, problem))?;
                 }
-                documents.insert(class.clone(), read);
+                documents.insert(class.clone(), read.into_iter().map(Arc::new).collect());
             }
             functions.extend(documents[class].iter().cloned());
         }
@@ -273,7 +269,7 @@ fn turns(
 }
 
 /// The functions that a row holds back, by the place of the request that brings them.
-fn held_back(row: &TurnsRow, functions: &[Function]) -> Result<BTreeMap<usize, Vec<String>>, String> {
+fn held_back(row: &TurnsRow, functions: &[Arc<Function>]) -> Result<BTreeMap<usize, Vec<String>>, String> {
     let mut found = BTreeMap::new();
     for (turn, names) in &row.missed_function {
         let place =

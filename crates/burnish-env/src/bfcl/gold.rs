@@ -1,10 +1,11 @@
 //! Episodes that are right.
 
 use burnish_core::{FunctionCall, Message, Role, ToolCall};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::ast;
-use super::data::{Gold, Row};
+use super::calls::Call;
+use super::data::{Allowed, Gold, Row};
 use super::multi::{Next, Played};
 use super::tools::{called, offered};
 
@@ -19,9 +20,9 @@ pub(super) fn episode(row: &Row) -> Option<Vec<Message>> {
         Gold::SomeCall => None,
         Gold::NoCall => Some(vec![Message::assistant(NOTHING_FITS)]),
         Gold::Calls(allowed) => {
-            let call = |allowed: &super::data::Allowed| {
+            let call = |allowed: &Allowed| {
                 let parameters = called(&row.functions, &allowed.name)?.parameters().ok()?;
-                Some((allowed.name.clone(), ast::example(&parameters, allowed)?))
+                Some(Call { name: allowed.name.clone(), arguments: ast::example(&parameters, allowed)? })
             };
             let calls: Option<Vec<_>> = allowed.iter().map(call).collect();
             Some(vec![answer(calls?)])
@@ -31,9 +32,8 @@ pub(super) fn episode(row: &Row) -> Option<Vec<Message>> {
             let mut messages = Vec::new();
             for turn in calls {
                 for gold in turn {
-                    let call = (gold.name.clone(), gold.arguments.clone());
-                    let results = played.run(row, std::slice::from_ref(&call)).ok()?;
-                    messages.push(answer(vec![call]));
+                    let results = played.run(row, std::slice::from_ref(gold)).ok()?;
+                    messages.push(answer(vec![gold.clone()]));
                     let name = Some(offered(&gold.name));
                     let told = results.into_iter();
                     messages.extend(
@@ -52,8 +52,8 @@ pub(super) fn episode(row: &Row) -> Option<Vec<Message>> {
     }
 }
 
-fn answer(calls: Vec<(String, Map<String, Value>)>) -> Message {
-    let call = |(name, arguments): (String, Map<String, Value>)| ToolCall {
+fn answer(calls: Vec<Call>) -> Message {
+    let call = |Call { name, arguments }: Call| ToolCall {
         id: None,
         function: FunctionCall { name: offered(&name), arguments: Value::Object(arguments) },
     };

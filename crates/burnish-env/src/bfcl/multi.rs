@@ -1,7 +1,6 @@
 //! Whether what a policy did for a request of several turns is right: the leaderboard's check of states and results.
 
 use burnish_core::Message;
-use serde_json::{Map, Value};
 
 use super::apis::Apis;
 use super::calls::Call;
@@ -52,13 +51,9 @@ impl Played {
     ///
     /// # Errors
     /// If there were too many answers with calls.
-    pub(super) fn run(
-        &mut self,
-        row: &Row,
-        calls: &[(String, Map<String, Value>)],
-    ) -> Result<Vec<String>, String> {
+    pub(super) fn run(&mut self, row: &Row, calls: &[Call]) -> Result<Vec<String>, String> {
         self.steps += 1;
-        let results = calls.iter().map(|(name, arguments)| self.apis.call(&row.functions, name, arguments));
+        let results = calls.iter().map(|call| self.apis.call(&row.functions, call));
         let results: Vec<String> = results.collect();
         self.results.extend(results.iter().cloned());
         match self.steps > STEPS_MAX {
@@ -90,7 +85,7 @@ impl Played {
         if calls.is_empty() {
             return Ok(());
         }
-        let gold = calls.iter().map(|call| self.gold.call(&row.functions, &call.name, &call.arguments));
+        let gold = calls.iter().map(|call| self.gold.call(&row.functions, call));
         let gold: Vec<String> = gold.collect();
         if self.steps == 0 {
             return Err("no call was made.".to_owned());

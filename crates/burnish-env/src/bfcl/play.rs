@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use burnish_core::{Message, Role, StopReason, Task, ToolSpec, TurnOutput, Verdict, json};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::ast::{self, Made};
+use super::ast;
+use super::calls::Call;
 use super::data::{Gold, Row};
 use super::multi::{Next, Played};
 use super::tools::{called, specs};
@@ -54,7 +55,7 @@ impl BfclEnvironment {
 ///
 /// # Errors
 /// If the arguments of one are no object.
-fn made(row: &Row, answer: &Message) -> Result<Vec<(String, Map<String, Value>)>, String> {
+fn made(row: &Row, answer: &Message) -> Result<Vec<Call>, String> {
     let call = |call: &burnish_core::ToolCall| {
         let name = &call.function.name;
         let parsed = match &call.function.arguments {
@@ -65,7 +66,7 @@ fn made(row: &Row, answer: &Message) -> Result<Vec<(String, Map<String, Value>)>
         };
         let own = called(&row.functions, name).map_or(name, |function| &function.name);
         match json::rounded(parsed) {
-            Value::Object(arguments) => Ok((own.clone(), arguments)),
+            Value::Object(arguments) => Ok(Call { name: own.clone(), arguments }),
             _ => Err(format!("The arguments of `{name}` are no object.")),
         }
     };
@@ -73,19 +74,14 @@ fn made(row: &Row, answer: &Message) -> Result<Vec<(String, Map<String, Value>)>
 }
 
 /// Judges the only answer of a row of one turn.
-fn judge(row: &Row, calls: Result<Vec<(String, Map<String, Value>)>, String>) -> Result<(), String> {
+fn judge(row: &Row, calls: Result<Vec<Call>, String>) -> Result<(), String> {
     match (&row.gold, calls) {
         (Gold::NoCall, Ok(calls)) if !calls.is_empty() => Err("There should be no call.".to_owned()),
-        // A call that can't be read is none.
-        (Gold::NoCall, _) => Ok(()),
         (_, Err(problem)) => Err(problem),
+        (Gold::NoCall, Ok(_)) => Ok(()),
         (Gold::SomeCall, Ok(calls)) if calls.is_empty() => Err("There should be a call.".to_owned()),
         (Gold::SomeCall, Ok(_)) => Ok(()),
-        (Gold::Calls(gold), Ok(calls)) => {
-            let made: Vec<Made> =
-                calls.into_iter().map(|(name, arguments)| Made { name, arguments }).collect();
-            ast::check(&row.functions, &made, gold, row.category.check())
-        }
+        (Gold::Calls(gold), Ok(calls)) => ast::check(&row.functions, &calls, gold, row.category.check()),
         (Gold::Turns { .. }, Ok(_)) => Err("The row has several turns.".to_owned()),
     }
 }
@@ -113,10 +109,9 @@ impl Episode {
         };
         self.calls += said.tool_calls.len();
         let Some(played) = &mut self.played else {
-            // An answer that has a call, and another that can't be read, has a call.
-            if row.gold.is_no_call() && !said.tool_calls.is_empty() {
-                calls = Ok(made(row, said).unwrap_or_else(|_| vec![(String::new(), Map::new())]));
-            }
+            // An answer with a call, and another one that can't be read, has a call.
+            let is_none = matches!(row.gold, Gold::NoCall) && said.tool_calls.is_empty();
+            calls = if is_none { Ok(Vec::new()) } else { calls };
             self.verdict = Some(judge(row, calls));
             return Step::Done;
         };

@@ -1,6 +1,7 @@
 //! Functions as the leaderboard writes them, and as tools for a policy.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use burnish_core::ToolSpec;
 use serde::Deserialize;
@@ -96,9 +97,9 @@ pub(super) fn offered(name: &str) -> String {
 }
 
 /// The function that a call means: by the name under which it was offered, or by its own.
-pub(super) fn called<'a>(functions: &'a [Function], name: &str) -> Option<&'a Function> {
+pub(super) fn called<'a>(functions: &'a [Arc<Function>], name: &str) -> Option<&'a Function> {
     let own = functions.iter().find(|function| function.name == name);
-    own.or_else(|| functions.iter().find(|function| offered(&function.name) == name))
+    own.or_else(|| functions.iter().find(|function| offered(&function.name) == name)).map(Arc::as_ref)
 }
 
 /// The type of values; `any` is a string in the leaderboard.
@@ -148,9 +149,9 @@ fn schema(given: &Value) -> Value {
 }
 
 /// The tools of `functions` without those that are `held_back`.
-pub(super) fn specs(functions: &[Function], held_back: &BTreeSet<&str>) -> Vec<ToolSpec> {
+pub(super) fn specs(functions: &[Arc<Function>], held_back: &BTreeSet<&str>) -> Vec<ToolSpec> {
     let free = functions.iter().filter(|function| !held_back.contains(function.name.as_str()));
-    free.map(Function::spec).collect()
+    free.map(|function| function.spec()).collect()
 }
 
 #[cfg(test)]
@@ -178,7 +179,7 @@ mod tests {
                 "type": {"type": "string"},
                 "deep": {"type": "object", "properties": {"items": {"type": "array", "items": {"type": "object"}}}}}})
         );
-        let functions = [function];
+        let functions = [Arc::new(function)];
         assert!(called(&functions, "geo_distance").is_some() && called(&functions, "geo.distance").is_some());
         assert!(called(&functions, "geo").is_none());
     }

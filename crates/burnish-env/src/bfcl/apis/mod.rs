@@ -4,6 +4,7 @@
 //! does not take, lacks, or takes as another type. State is what the leaderboard compares: the attributes of an object that
 //! do not begin with an underscore.
 
+mod atlas;
 mod files;
 mod maths;
 mod messages;
@@ -15,8 +16,11 @@ mod trading;
 mod travel;
 mod vehicle;
 
+use std::sync::Arc;
+
 use serde_json::{Map, Number, Value};
 
+use super::calls::Call;
 use super::python::{self, Type, equal};
 use super::tools::Function;
 
@@ -80,21 +84,16 @@ impl Apis {
     }
 
     /// Calls a function: what the policy reads.
-    pub(super) fn call(
-        &mut self,
-        functions: &[Function],
-        name: &str,
-        arguments: &Map<String, Value>,
-    ) -> String {
-        match self.try_call(functions, name, arguments) {
+    pub(super) fn call(&mut self, functions: &[Arc<Function>], call: &Call) -> String {
+        match self.try_call(functions, call) {
             Ok(value) => python::result(&value),
             Err(raised) => format!("Error during execution: {raised}"),
         }
     }
 
-    fn try_call(&mut self, functions: &[Function], name: &str, arguments: &Map<String, Value>) -> Outcome {
+    fn try_call(&mut self, functions: &[Arc<Function>], Call { name, arguments }: &Call) -> Outcome {
         let unknown = || format!("name '{name}' is not defined");
-        let function = functions.iter().find(|function| function.name == name).ok_or_else(unknown)?;
+        let function = functions.iter().find(|function| function.name == *name).ok_or_else(unknown)?;
         let parameters = function.parameters()?;
         if let Some(key) = arguments.keys().find(|key| parameters.get(key).is_none()) {
             return Err(format!("{name}() got an unexpected keyword argument '{key}'"));
@@ -109,10 +108,9 @@ impl Apis {
 
     /// The first class whose state differs from that in `other`.
     pub(super) fn differs(&self, other: &Apis) -> Option<&str> {
-        let differs = |((_, one), (_, other)): &(&(String, Box<dyn Api>), &(String, Box<dyn Api>))| {
-            !equal(&one.state(), &other.state())
-        };
-        self.apis.iter().zip(&other.apis).find(differs).map(|((class, _), _)| class.as_str())
+        let pairs = self.apis.iter().zip(&other.apis);
+        let mut differing = pairs.filter(|((_, one), (_, other))| !equal(&one.state(), &other.state()));
+        differing.next().map(|((class, _), _)| class.as_str())
     }
 }
 

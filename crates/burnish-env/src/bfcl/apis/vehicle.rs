@@ -22,8 +22,8 @@ pub(super) struct Vehicle {
     parking_force: Value,
     /// In degrees.
     slope: Value,
-    /// In newtons.
-    pedal_force: f64,
+    /// In newtons; an integer if the pedal was pressed by one.
+    pedal_force: Num,
 }
 
 impl Vehicle {
@@ -44,7 +44,7 @@ impl Vehicle {
         let locked =
             fields["doorStatus"].as_object().into_iter().flatten().filter(|(_, is)| *is == "locked").count();
         fields.insert("remainingUnlockedDoors".to_owned(), json!(4 - locked as i64));
-        let pedal_force = scenario.get("brakePedalForce", json!(0.0))?.as_f64().unwrap_or(0.0);
+        let pedal_force = Num::of(&scenario.get("brakePedalForce", json!(0.0))?).unwrap_or(Num::Float(0.0));
         Ok(Vehicle {
             random: Random::new(scenario.seed(141_053)?),
             fields,
@@ -78,7 +78,7 @@ impl Vehicle {
         if self.fields["brakePedalStatus"] != "pressed" {
             return refusal("Brake pedal needs to be pressed when starting the engine.");
         }
-        if self.pedal_force != FULL_FORCE {
+        if self.pedal_force.float() != FULL_FORCE {
             return refusal("Must press the brake fully before starting the engine.");
         }
         if number_of(&self.fields, "fuelLevel")?.float() < 0.0 {
@@ -143,7 +143,7 @@ impl Vehicle {
             "humidityLevel": self.fields["humidityLevel"] }))
     }
 
-    fn status(&self, option: &str) -> Value {
+    fn status(&self, option: &str) -> Outcome {
         let names: &[(&str, &str)] = match option {
             "fuel" => &[("fuelLevel", "fuelLevel")],
             "battery" => &[("batteryVoltage", "batteryVoltage")],
@@ -157,16 +157,16 @@ impl Vehicle {
             "headlights" => &[("headlightStatus", "headLightStatus")],
             "engine" => &[("engineState", "engine_state")],
             "parkingBrake" => {
-                return json!({ "parkingBrakeStatus": self.fields["parkingBrakeStatus"],
-                    "parkingBrakeForce": self.parking_force, "slopeAngle": self.slope });
+                return Ok(json!({ "parkingBrakeStatus": self.fields["parkingBrakeStatus"],
+                    "parkingBrakeForce": self.parking_force, "slopeAngle": self.slope }));
             }
             "brakePedal" => {
-                return json!({ "brakePedalStatus": self.fields["brakePedalStatus"],
-                    "brakePedalForce": self.pedal_force });
+                return Ok(json!({ "brakePedalStatus": self.fields["brakePedalStatus"],
+                    "brakePedalForce": self.pedal_force.value()? }));
             }
-            _ => return json!({ "error": "Invalid option" }),
+            _ => return refusal("Invalid option"),
         };
-        self.told(names)
+        Ok(self.told(names))
     }
 
     fn park(&mut self, mode: &str) -> Outcome {
@@ -180,15 +180,22 @@ impl Vehicle {
         Ok(json!({ "parkingBrakeStatus": status, "_parkingBrakeForce": force, "_slopeAngle": SLOPE }))
     }
 
-    fn press(&mut self, position: f64) -> Outcome {
-        if !(0.0..=1.0).contains(&position) {
+    fn press(&mut self, position: Num) -> Outcome {
+        if !(0.0..=1.0).contains(&position.float()) {
             return refusal("Pedal position must be between 0 and 1.");
         }
-        let status = if position == 0.0 { "released" } else { "pressed" };
-        // Without `abs`, a position of -0.0 would show its sign.
-        self.pedal_force = position.abs() * FULL_FORCE;
-        self.set("brakePedalStatus", status);
-        Ok(json!({ "brakePedalStatus": status, "brakePedalForce": self.pedal_force }))
+        if position.float() == 0.0 {
+            return Ok(self.release());
+        }
+        self.pedal_force = position.times(Num::Int(FULL_FORCE as i64));
+        self.set("brakePedalStatus", "pressed");
+        Ok(json!({ "brakePedalStatus": "pressed", "brakePedalForce": self.pedal_force.float() }))
+    }
+
+    fn release(&mut self) -> Value {
+        self.pedal_force = Num::Float(0.0);
+        self.set("brakePedalStatus", "released");
+        json!({ "brakePedalStatus": "released", "brakePedalForce": 0.0 })
     }
 
     fn cruise(&mut self, given: &Given<'_>) -> Outcome {
@@ -285,10 +292,10 @@ impl Api for Vehicle {
                 }
                 _ => refusal("Invalid headlight mode."),
             }),
-            "displayCarStatus" => text("option").map(|option| self.status(option)),
+            "displayCarStatus" => text("option").and_then(|option| self.status(option)),
             "activateParkingBrake" => text("mode").and_then(|mode| self.park(mode)),
-            "pressBrakePedal" => number("pedalPosition").and_then(|position| self.press(position.float())),
-            "releaseBrakePedal" => self.press(0.0),
+            "pressBrakePedal" => number("pedalPosition").and_then(|position| self.press(position)),
+            "releaseBrakePedal" => Ok(self.release()),
             "setCruiseControl" => self.cruise(given),
             "get_current_speed" => Ok(json!({ "currentSpeed": self.random.uniform(0.0, 120.0) })),
             "display_log" => given.value("messages").map(|messages| json!({ "log": messages })),
