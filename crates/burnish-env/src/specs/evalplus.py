@@ -75,7 +75,10 @@ def differs(one, two, tolerance):
     """Whether an output is clearly not the other one: numbers by more than rounding, everything else by `==`."""
     if isinstance(one, (int, float)) and isinstance(two, (int, float)):
         if isinstance(one, float) or isinstance(two, float):
-            return not math.isclose(one, two, rel_tol=1e-3, abs_tol=max(1e-3, 10 * tolerance))
+            try:
+                return not math.isclose(one, two, rel_tol=1e-3, abs_tol=max(1e-3, 10 * tolerance))
+            except OverflowError:
+                return one != two
         return one != two
     if isinstance(one, (list, tuple)) and isinstance(two, (list, tuple)):
         if len(one) != len(two):

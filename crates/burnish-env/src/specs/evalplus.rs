@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::judge::Cases;
+use super::report::Cases;
 use super::{ID, Specs, Truth};
 use crate::settings::{config_error, to_value};
 use crate::{CellReport, EnvError, TaskSet};

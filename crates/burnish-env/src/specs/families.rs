@@ -53,17 +53,22 @@ const COMPARE: Slot = Slot::Choice(
     &[("above", ">"), ("below", "<"), ("at least", ">="), ("at most", "<="), ("other than", "!=")],
 );
 const A: Slot = Slot::Number("a", -3, 9);
-const LEAST: Slot = Slot::Number("m", 1, 2);
-const MOST: Slot = Slot::Number("n", 6, 8);
-const LIST: Draw = Draw::Ints { len: [0, 10], items: [-6, 12] };
-const TIED: Draw = Draw::Ints { len: [0, 10], items: [0, 4] };
-const WORD: Draw = Draw::Word { len: [0, 10], letters: 6 };
+const LEAST: Slot = Slot::Number("m", 1, 4);
+const MOST: Slot = Slot::Number("n", 6, 12);
+/// No item is above it; most that are drawn are not.
+const HIGHEST: Slot = Slot::Number("h", 10, 40);
+const LIST: Draw = Draw::Ints { len: [0, 14], items: [-6, 12] };
+const TIED: Draw = Draw::Ints { len: [0, 14], items: [0, 4] };
+const WORD: Draw = Draw::Word { len: [0, 14], letters: 6 };
 const LETTER: Slot =
     Slot::Choice("c", &[("a", "a"), ("b", "b"), ("c", "c"), ("d", "d"), ("e", "e"), ("f", "f")]);
 
 /// The preconditions of a list of whole numbers with a least and a most length.
-const LIST_PRE: &[&str] =
-    &["isinstance(xs, list)", "all([isinstance(x, int) for x in xs])", "{m!} <= len(xs) <= {n!}"];
+const LIST_PRE: &[&str] = &[
+    "isinstance(xs, list)",
+    "{m!} <= len(xs) <= {n!}",
+    "all([isinstance(x, int) and x <= {h!} for x in xs])",
+];
 /// Those of a word.
 const WORD_PRE: &[&str] =
     &["isinstance(s, str)", "all(['a' <= c <= 'z' for c in s])", "{m!} <= len(s) <= {n!}"];
@@ -72,9 +77,9 @@ const WORD_PRE: &[&str] =
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         id: "any_divisor",
-        slots: &[Slot::Number("n", 30, 90)],
+        slots: &[Slot::Number("n", 30, 400)],
         name: "divisor",
-        inputs: &[("k", Draw::Int([-5, 120]))],
+        inputs: &[("k", Draw::Int([-5, 500]))],
         says: "Any divisor of k other than 1 and k. k is a whole number from 4 to {n} that is not prime.",
         pre: &["isinstance(k, int)", "4 <= k <= {n!}", "any([k % d == 0 for d in range(2, k)])"],
         reference: &["return [d for d in range(2, k) if k % d == 0][0]"],
@@ -83,10 +88,10 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         id: "any_extreme",
-        slots: &[Slot::Choice("best", &[("largest", "max"), ("smallest", "min")]), LEAST, MOST],
+        slots: &[Slot::Choice("best", &[("largest", "max"), ("smallest", "min")]), LEAST, MOST, HIGHEST],
         name: "find",
         inputs: &[("xs", TIED)],
-        says: "Any index of the {best} number. xs is a list of {m} to {n} whole numbers.",
+        says: "Any index of the {best} number. xs is a list of {m} to {n} whole numbers, none above {h}.",
         pre: LIST_PRE,
         reference: &["return [i for i in range(len(xs)) if xs[i] == {best!}(xs)][0]"],
         post: &["isinstance(output, int)", "0 <= output < len(xs)", "xs[output] == {best!}(xs)"],
@@ -99,11 +104,12 @@ pub(super) const FAMILIES: &[Family] = &[
             Slot::Choice("which", &[("divisible", "=="), ("not divisible", "!=")]),
             LEAST,
             MOST,
+            HIGHEST,
         ],
         name: "arrange",
         inputs: &[("xs", LIST)],
         says: "The same numbers in any order in which those {which} by {d} come first. xs is a list of {m} to {n} \
-               whole numbers.",
+               whole numbers, none above {h}.",
         pre: LIST_PRE,
         reference: &[
             "first = [x for x in xs if x % {d!} {which!} 0]",
@@ -124,15 +130,15 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         id: "any_pair",
-        slots: &[Slot::Number("a", 2, 9), MOST],
+        slots: &[Slot::Number("a", 2, 9), MOST, HIGHEST],
         name: "pair",
-        inputs: &[("xs", Draw::Ints { len: [0, 10], items: [0, 8] })],
+        inputs: &[("xs", Draw::Ints { len: [0, 14], items: [0, 8] })],
         says: "Any two indices i < j, as a list, at which the numbers add up to {a}. xs is a list of at most {n} whole \
-               numbers that has such a pair.",
+               numbers, none above {h}, that has such a pair.",
         pre: &[
             "isinstance(xs, list)",
-            "all([isinstance(x, int) for x in xs])",
             "len(xs) <= {n!}",
+            "all([isinstance(x, int) and x <= {h!} for x in xs])",
             "any([xs[i] + xs[j] == {a!} for i in range(len(xs)) for j in range(i + 1, len(xs))])",
         ],
         reference: &[
@@ -169,7 +175,7 @@ pub(super) const FAMILIES: &[Family] = &[
         id: "caesar",
         slots: &[Slot::Number("a", 1, 25), LEAST, MOST],
         name: "shift",
-        inputs: &[("s", Draw::Word { len: [0, 10], letters: 26 })],
+        inputs: &[("s", Draw::Word { len: [0, 14], letters: 26 })],
         says: "Each letter moved on by {a} in the alphabet, with a after z. s is a text of {m} to {n} letters a to z.",
         pre: WORD_PRE,
         reference: &["return ''.join([chr((ord(c) - 97 + {a!}) % 26 + 97) for c in s])"],
@@ -183,10 +189,10 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         id: "count",
-        slots: &[COMPARE, A, LEAST, MOST],
+        slots: &[COMPARE, A, LEAST, MOST, HIGHEST],
         name: "count",
         inputs: &[("xs", LIST)],
-        says: "How many numbers are {cmp} {a}. xs is a list of {m} to {n} whole numbers.",
+        says: "How many numbers are {cmp} {a}. xs is a list of {m} to {n} whole numbers, none above {h}.",
         pre: LIST_PRE,
         reference: &["return len([x for x in xs if x {cmp!} {a!}])"],
         post: &["isinstance(output, int)", "output == len([x for x in xs if x {cmp!} {a!}])"],
@@ -205,10 +211,10 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         id: "distinct",
-        slots: &[Slot::Choice("of", &[("first", "[:i]"), ("last", "[i + 1:]")]), LEAST, MOST],
+        slots: &[Slot::Choice("of", &[("first", "[:i]"), ("last", "[i + 1:]")]), LEAST, MOST, HIGHEST],
         name: "distinct",
         inputs: &[("xs", TIED)],
-        says: "Each number once, where it occurs {of}, in the order of xs. xs is a list of {m} to {n} whole numbers.",
+        says: "Each number once, where it occurs {of}, in the order of xs. xs is a list of {m} to {n} whole numbers, none above {h}.",
         pre: LIST_PRE,
         reference: &["return [xs[i] for i in range(len(xs)) if xs[i] not in xs{of!}]"],
         post: &[
@@ -219,10 +225,10 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         id: "find",
-        slots: &[COMPARE, A, LEAST, MOST],
+        slots: &[COMPARE, A, LEAST, MOST, HIGHEST],
         name: "find",
         inputs: &[("xs", LIST)],
-        says: "The index of the first number that is {cmp} {a}, or -1. xs is a list of {m} to {n} whole numbers.",
+        says: "The index of the first number that is {cmp} {a}, or -1. xs is a list of {m} to {n} whole numbers, none above {h}.",
         pre: LIST_PRE,
         reference: &[
             "found = [i for i in range(len(xs)) if xs[i] {cmp!} {a!}]",
@@ -242,10 +248,11 @@ pub(super) const FAMILIES: &[Family] = &[
             Slot::Choice("best", &[("largest", "max"), ("smallest", "min")]),
             Slot::Number("m", 2, 3),
             MOST,
+            HIGHEST,
         ],
         name: "gap",
         inputs: &[("xs", LIST)],
-        says: "The {best} distance between two neighbours. xs is a list of {m} to {n} whole numbers.",
+        says: "The {best} distance between two neighbours. xs is a list of {m} to {n} whole numbers, none above {h}.",
         pre: LIST_PRE,
         reference: &["return {best!}([abs(xs[i + 1] - xs[i]) for i in range(len(xs) - 1)])"],
         post: &[
@@ -256,10 +263,10 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         id: "keep",
-        slots: &[COMPARE, A, LEAST, MOST],
+        slots: &[COMPARE, A, LEAST, MOST, HIGHEST],
         name: "keep",
         inputs: &[("xs", LIST)],
-        says: "The numbers that are {cmp} {a}, in the order of xs. xs is a list of {m} to {n} whole numbers.",
+        says: "The numbers that are {cmp} {a}, in the order of xs. xs is a list of {m} to {n} whole numbers, none above {h}.",
         pre: LIST_PRE,
         reference: &["return [x for x in xs if x {cmp!} {a!}]"],
         post: &["isinstance(output, list)", "output == [x for x in xs if x {cmp!} {a!}]"],
@@ -293,15 +300,15 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         id: "rotate",
-        slots: &[LEAST, MOST],
+        slots: &[LEAST, MOST, HIGHEST],
         name: "rotate",
         inputs: &[("xs", LIST), ("k", Draw::Int([-2, 10]))],
-        says: "xs with its first k numbers moved to the end. xs is a list of {m} to {n} whole numbers, k a whole number \
+        says: "xs with its first k numbers moved to the end. xs is a list of {m} to {n} whole numbers, none above {h}; k is a whole number \
                from 0 to the length of xs.",
         pre: &[
             "isinstance(xs, list)",
-            "all([isinstance(x, int) for x in xs])",
             "{m!} <= len(xs) <= {n!}",
+            "all([isinstance(x, int) and x <= {h!} for x in xs])",
             "isinstance(k, int)",
             "0 <= k <= len(xs)",
         ],
@@ -319,10 +326,11 @@ pub(super) const FAMILIES: &[Family] = &[
             Slot::Choice("what", &[("sum", "sum"), ("maximum", "max"), ("minimum", "min")]),
             LEAST,
             MOST,
+            HIGHEST,
         ],
         name: "running",
         inputs: &[("xs", LIST)],
-        says: "For each number the {what} of the numbers up to it. xs is a list of {m} to {n} whole numbers.",
+        says: "For each number the {what} of the numbers up to it. xs is a list of {m} to {n} whole numbers, none above {h}.",
         pre: LIST_PRE,
         reference: &["return [{what!}(xs[:i + 1]) for i in range(len(xs))]"],
         post: &[
@@ -334,10 +342,10 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         id: "scale",
-        slots: &[Slot::Number("a", 2, 5), Slot::Number("b", 1, 9), LEAST, MOST],
+        slots: &[Slot::Number("a", 2, 5), Slot::Number("b", 1, 9), LEAST, MOST, HIGHEST],
         name: "scale",
         inputs: &[("xs", LIST)],
-        says: "Each number times {a} plus {b}. xs is a list of {m} to {n} whole numbers.",
+        says: "Each number times {a} plus {b}. xs is a list of {m} to {n} whole numbers, none above {h}.",
         pre: LIST_PRE,
         reference: &["return [x * {a!} + {b!} for x in xs]"],
         post: &[
@@ -349,10 +357,10 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         id: "total",
-        slots: &[COMPARE, A, LEAST, MOST],
+        slots: &[COMPARE, A, LEAST, MOST, HIGHEST],
         name: "total",
         inputs: &[("xs", LIST)],
-        says: "The sum of the numbers that are {cmp} {a}. xs is a list of {m} to {n} whole numbers.",
+        says: "The sum of the numbers that are {cmp} {a}. xs is a list of {m} to {n} whole numbers, none above {h}.",
         pre: LIST_PRE,
         reference: &["return sum([x for x in xs if x {cmp!} {a!}])"],
         post: &["isinstance(output, int)", "output == sum([x for x in xs if x {cmp!} {a!}])"],

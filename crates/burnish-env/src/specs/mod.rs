@@ -15,6 +15,8 @@ mod judge;
 mod mini;
 mod play;
 mod repo;
+mod report;
+mod values;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,7 +33,8 @@ use families::{FAMILIES, Family};
 use generate::Problem;
 
 pub use config::{Config, Rejects, Track};
-pub use judge::{Cases, Judge, Pool, PoolReport, Reading, Report};
+pub use judge::{Judge, Reading};
+pub use report::{Cases, Pool, PoolReport, Report};
 
 /// Id of the environment.
 const ID: &str = "specs";

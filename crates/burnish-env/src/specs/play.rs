@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use burnish_core::{Message, Task, Verdict};
 
 use super::extract::block;
-use super::judge::{Judge, Pool, Reading, Report};
+use super::judge::{Judge, Reading};
 use super::repo::Repo;
+use super::report::{Pool, Report};
 use super::{COMPONENTS, ID, Truth};
 use crate::one_turn::text_of;
 use crate::{EnvError, Environment, Step};
