@@ -7,7 +7,7 @@ use burnish_eval::{Interval, bootstrap};
 use serde::{Deserialize, Serialize};
 
 use crate::corrupt::{Corruption, corrupt};
-use crate::data::Benchmark;
+use crate::data::{Benchmark, Chunk, Dialogue};
 use crate::index::{Index, highest, query_terms};
 use crate::judge::{Dimension, Item, Judge};
 use crate::retrieve::View;
@@ -94,53 +94,32 @@ pub fn audit(benchmark: &Benchmark, judges: &[&dyn Judge], options: &AuditOption
     let mut values: BTreeMap<Dimension, Vec<(usize, f64)>> = BTreeMap::new();
     for number in chosen {
         let dialogue = &benchmark.dialogues[number];
-        let mut any = false;
-        for (turn_number, turn) in
-            dialogue.turns.iter().enumerate().filter(|(_, turn)| !turn.evidence.is_empty())
-        {
-            any = true;
+        let before = report.turns;
+        for (turn_number, turn) in dialogue.turns.iter().enumerate() {
+            if turn.evidence.is_empty() {
+                continue;
+            }
             let gold = benchmark.gold(&places, turn)?;
-            let item = Item {
-                history: &dialogue.turns[..turn_number],
-                turn,
-                evidence: gold.iter().map(|place| benchmark.chunks[*place].text.as_str()).collect(),
-            };
-            let view = if turn.rewrite.is_some() { View::Rewrite } else { View::Questions };
-            let query = view.query(dialogue, turn_number)?;
-            let negatives: Vec<usize> =
-                highest(&index.bm25(&query_terms(&query), 1.2, 0.75), options.negatives + gold.len())
-                    .into_iter()
-                    .filter(|place| !gold.contains(place))
-                    .take(options.negatives)
-                    .collect();
-            let address = Address {
-                task: number as u64,
-                turn: turn_number as u64,
-                ..Address::new(options.seed, Purpose::Environment)
-            };
-            let complete = |judge: &dyn Judge| -> std::result::Result<f64, String> {
-                let mut found = 0;
-                for (gold_number, gold) in gold.iter().enumerate() {
-                    for pick in 0..options.picks {
-                        let seed =
-                            Address { step: pick as u64, rollout: gold_number as u64, ..address }.seed();
-                        let (shown, right) = options_with_gold(*gold, &negatives, seed);
-                        let texts: Vec<&str> =
-                            shown.iter().map(|place| benchmark.chunks[*place].text.as_str()).collect();
-                        found += usize::from(judge.pick(&item, &texts)? == right);
-                    }
-                }
-                Ok(1.0 + 4.0 * found as f64 / (gold.len() * options.picks) as f64)
+            let test = Test {
+                item: Item {
+                    history: &dialogue.turns[..turn_number],
+                    turn,
+                    evidence: gold.iter().map(|place| benchmark.chunks[*place].text.as_str()).collect(),
+                },
+                negatives: hard_negatives(&index, dialogue, turn_number, &gold, options.negatives)?,
+                gold,
+                picks: options.picks,
+                address: Address {
+                    task: number as u64,
+                    turn: turn_number as u64,
+                    ..Address::new(options.seed, Purpose::Environment)
+                },
             };
             let mut rated = BTreeMap::new();
             for dimension in Dimension::ALL {
                 let mut said = Vec::new();
                 for judge in judges {
-                    let value = match dimension {
-                        Dimension::Completeness => complete(*judge),
-                        _ => judge.rate(dimension, &item),
-                    };
-                    match value {
+                    match test.value(*judge, dimension, &benchmark.chunks) {
                         Ok(value) => said.push(value),
                         Err(error) => {
                             report.failures += 1;
@@ -160,7 +139,7 @@ pub fn audit(benchmark: &Benchmark, judges: &[&dyn Judge], options: &AuditOption
             report.turns += 1;
             report.rated.push(Rated { dialogue: dialogue.id.clone(), turn: turn_number + 1, values: rated });
         }
-        report.dialogues += usize::from(any);
+        report.dialogues += usize::from(report.turns > before);
     }
     if report.turns == 0 {
         return wrong("no turn has evidence, so there is nothing to audit");
@@ -171,6 +150,54 @@ pub fn audit(benchmark: &Benchmark, judges: &[&dyn Judge], options: &AuditOption
         .filter_map(|(dimension, values)| Some((dimension, bootstrap::mean(&dialogue_means(values), seed)?)))
         .collect();
     Ok(report)
+}
+
+/// The chunks that BM25 takes for the evidence and that are not.
+fn hard_negatives(
+    index: &Index,
+    dialogue: &Dialogue,
+    turn: usize,
+    gold: &[usize],
+    count: usize,
+) -> Result<Vec<usize>> {
+    let view = if dialogue.turns[turn].rewrite.is_some() { View::Rewrite } else { View::Questions };
+    let scores = index.bm25(&query_terms(&view.query(dialogue, turn)?), 1.2, 0.75);
+    let nearest = highest(&scores, count + gold.len()).into_iter();
+    Ok(nearest.filter(|place| !gold.contains(place)).take(count).collect())
+}
+
+/// A turn, and what its evidence has to be told apart from.
+struct Test<'a> {
+    item: Item<'a>,
+    gold: Vec<usize>,
+    negatives: Vec<usize>,
+    picks: usize,
+    /// Where the orders of options are drawn.
+    address: Address,
+}
+
+impl Test<'_> {
+    /// What `judge` says of the turn in `dimension`.
+    fn value(
+        &self,
+        judge: &dyn Judge,
+        dimension: Dimension,
+        chunks: &[Chunk],
+    ) -> std::result::Result<f64, String> {
+        if dimension != Dimension::Completeness {
+            return judge.rate(dimension, &self.item);
+        }
+        let mut found = 0;
+        for (number, gold) in self.gold.iter().enumerate() {
+            for pick in 0..self.picks {
+                let seed = Address { step: pick as u64, rollout: number as u64, ..self.address }.seed();
+                let (shown, right) = options_with_gold(*gold, &self.negatives, seed);
+                let texts: Vec<&str> = shown.iter().map(|place| chunks[*place].text.as_str()).collect();
+                found += usize::from(judge.pick(&self.item, &texts)? == right);
+            }
+        }
+        Ok(1.0 + 4.0 * found as f64 / (self.gold.len() * self.picks) as f64)
+    }
 }
 
 /// `gold` among `negatives`, in an order that `seed` draws, with the place where it came to stand.

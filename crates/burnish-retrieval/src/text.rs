@@ -4,7 +4,9 @@
 //! possessive "'s". Scripts that are written without spaces (Chinese, Japanese, Korean) give pairs of neighbouring
 //! characters, as Lucene's CJK analyser does. Nothing is stemmed.
 
+use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 /// Where the words of `text` lie: runs of letters and digits, in bytes. A possessive "'s" is no word.
 pub fn words(text: &str) -> Vec<Range<usize>> {
@@ -92,8 +94,7 @@ pub(crate) fn is_unspaced(character: char) -> bool {
 pub fn sentences(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut start = 0;
-    let mut characters = text.char_indices().peekable();
-    while let Some((at, character)) = characters.next() {
+    for (at, character) in text.char_indices() {
         let end = at + character.len_utf8();
         let ends = match character {
             '\n' | '。' | '！' | '？' => true,
@@ -167,7 +168,9 @@ pub(crate) const REFERENCE_NOUNS: [&str; 14] = [
 
 /// Is `term` without a topic: an English function word, a word of questions, or a name for the text itself?
 pub fn is_function_word(term: &str) -> bool {
-    FUNCTION_WORDS.split_ascii_whitespace().any(|word| word == term) || REFERENCE_NOUNS.contains(&term)
+    static WORDS: LazyLock<HashSet<&str>> =
+        LazyLock::new(|| FUNCTION_WORDS.split_ascii_whitespace().chain(REFERENCE_NOUNS).collect());
+    WORDS.contains(term)
 }
 
 #[cfg(test)]

@@ -166,9 +166,6 @@ fn compared(made: &Made) -> Comparison {
         arm(View::Rewrite, &bm25),
     ];
     let variants = four_variants(&made.unspliced, chunks, 1.0, 1);
-    shown(
-        &compare(chunks, &variants, &arms, &CompareOptions { k: 20, ..CompareOptions::default() }).unwrap(),
-    );
     let comparison = compare(chunks, &variants, &arms, &CompareOptions::default()).unwrap();
     shown(&comparison);
     let plain = &comparison.variants[0];
