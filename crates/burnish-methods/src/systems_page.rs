@@ -58,8 +58,9 @@ fn section(page: &mut String, system: &System) {
         let _ = writeln!(page, "- results: {}", quoted(system.results));
     }
     let _ = writeln!(page, "- card: `{}`", system.file());
-    if let Some(command) = system.command() {
-        let _ = writeln!(page, "\n```\n{command}\n```");
+    let commands = system.commands();
+    if !commands.is_empty() {
+        let _ = writeln!(page, "\n```\n{}\n```", commands.join("\n"));
     }
 }
 

@@ -29,7 +29,7 @@ name = "only"
 
 /// Commands with options that make them print the most. `NEW` is a path that does not exist yet. Every command that
 /// the help lists must begin at least one line.
-const LINES: [&str; 45] = [
+const LINES: [&str; 47] = [
     "train grpo.toml run.dir=NEW train.max_steps=2",
     "train grpo.toml --dry-run",
     "train --resume tiny",
@@ -60,6 +60,8 @@ const LINES: [&str; 45] = [
     "world check NEW.toml",
     "world build tiny --about till --out NEW --attempts 1 --max-tokens 4",
     "data show rows.jsonl",
+    "data dialogues NEW.toml --out NEW",
+    "data audit rows.jsonl",
     "data check rows.jsonl --against rows.jsonl",
     "data check rows.jsonl --against rows.jsonl --json",
     "verify number --gold 7 seven 7",

@@ -21,5 +21,6 @@ pub(super) const SYSTEM: System = System {
     study: Some("recipes/studies/abstention.toml"),
     results: &["docs/results/abstention.md"],
     reduces_to: &["Dr. GRPO, always: it is a setting and a reward, and has no code of its own"],
+    run: None,
     status: Status::Runs,
 };

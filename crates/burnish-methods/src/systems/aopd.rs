@@ -21,5 +21,6 @@ pub(super) const SYSTEM: System = System {
         "on-policy distillation (opd), for tau = -1",
         "forward KL on sampled tokens (gkd, beta = 0), for tau = 1 and every token",
     ],
+    run: None,
     status: Status::Runs,
 };

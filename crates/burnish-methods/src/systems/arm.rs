@@ -25,5 +25,6 @@ pub(super) const SYSTEM: System = System {
         "the last checkpoint, for eta = 1 at every step without rotation",
         "the base, byte for byte, for eta = 0",
     ],
+    run: None,
     status: Status::Runs,
 };

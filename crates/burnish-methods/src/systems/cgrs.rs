@@ -16,5 +16,6 @@ pub(super) const SYSTEM: System = System {
     study: None,
     results: &[],
     reduces_to: &["free thoughts, with a threshold of 1, to the bit"],
+    run: None,
     status: Status::Runs,
 };

@@ -18,5 +18,6 @@ pub(super) const SYSTEM: System = System {
     study: None,
     results: &[],
     reduces_to: &["free thoughts, with an amplitude of 0, to the bit"],
+    run: None,
     status: Status::Runs,
 };

@@ -18,5 +18,6 @@ pub(super) const SYSTEM: System = System {
     reduces_to: &[
         "greedy decoding, with alpha = beta = 0, with gamma = 1, and where a prompt has no marked tokens",
     ],
+    run: None,
     status: Status::Runs,
 };

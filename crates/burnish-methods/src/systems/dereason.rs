@@ -16,5 +16,6 @@ pub(super) const SYSTEM: System = System {
     study: Some("recipes/studies/dereason.toml"),
     results: &["docs/results/dereason.md"],
     reduces_to: &["reinforcement learning alone, without a first stage and with keep = \">= 0\""],
+    run: None,
     status: Status::Runs,
 };

@@ -23,5 +23,6 @@ pub(super) const SYSTEM: System = System {
         "every use of a batch, for tau = inf",
         "a single use of a batch, for tau = -inf without warm-up, or train.epochs = 1",
     ],
+    run: None,
     status: Status::Runs,
 };

@@ -24,5 +24,6 @@ pub(super) const SYSTEM: System = System {
         "SimPO, for one right and one wrong answer of one direction",
         "DPO, with log-ratios, a temperature of 1 and no margin",
     ],
+    run: None,
     status: Status::Runs,
 };

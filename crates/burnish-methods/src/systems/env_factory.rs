@@ -21,5 +21,6 @@ pub(super) const SYSTEM: System = System {
     study: Some("recipes/studies/worlds.toml"),
     results: &[],
     reduces_to: &["a reward for calls alone at tau = 1, and for the state alone at tau = 0"],
+    run: None,
     status: Status::Runs,
 };

@@ -18,5 +18,6 @@ pub(super) const SYSTEM: System = System {
     study: None,
     results: &[],
     reduces_to: &["GRPO of rewards of ±1, for lambda = 0, to the bit"],
+    run: None,
     status: Status::Runs,
 };

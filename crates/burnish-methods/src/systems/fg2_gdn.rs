@@ -25,5 +25,6 @@ pub(super) const SYSTEM: System = System {
         "`gdn`, for decays that are equal in all channels as well",
         "`delta_net`, for no decay as well, to the bit",
     ],
+    run: None,
     status: Status::Runs,
 };

@@ -19,5 +19,6 @@ pub(super) const SYSTEM: System = System {
     study: None,
     results: &[],
     reduces_to: &["free thoughts, with more tries than they have, to the bit"],
+    run: None,
     status: Status::Runs,
 };

@@ -28,5 +28,6 @@ pub(super) const SYSTEM: System = System {
         "self-refinement, for drafts = 1 and deliberations = 1, to the bit",
         "GRPO, for plan.config.drafts = 0, to the bit",
     ],
+    run: None,
     status: Status::Runs,
 };

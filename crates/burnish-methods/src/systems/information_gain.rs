@@ -21,5 +21,6 @@ pub(super) const SYSTEM: System = System {
     study: None,
     results: &[],
     reduces_to: &["a reward of 0 for acting without a question, and for one that tells nothing"],
+    run: None,
     status: Status::Runs,
 };

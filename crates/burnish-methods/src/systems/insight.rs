@@ -18,5 +18,6 @@ pub(super) const SYSTEM: System = System {
     study: Some("recipes/studies/insight.toml"),
     results: &["docs/results/insight-simulation.md", "docs/results/insight.md"],
     reduces_to: &["the order of difficulty alone, with weight = none, one rollout and equal evidence"],
+    run: None,
     status: Status::Runs,
 };

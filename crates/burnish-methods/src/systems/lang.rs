@@ -18,5 +18,6 @@ pub(super) const SYSTEM: System = System {
     study: Some("recipes/studies/lang.toml"),
     results: &["docs/results/lang.md"],
     reduces_to: &["GRPO, for decay = off, to the bit"],
+    run: None,
     status: Status::Runs,
 };

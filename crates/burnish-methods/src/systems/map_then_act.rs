@@ -21,5 +21,6 @@ pub(super) const SYSTEM: System = System {
     study: None,
     results: &[],
     reduces_to: &["ReAct, with explore_max = 0 and global = 0: the same prompts and transcripts"],
+    run: None,
     status: Status::Runs,
 };

@@ -6,6 +6,7 @@ mod abstention;
 mod aopd;
 mod arm;
 mod cgrs;
+mod codespec;
 mod cyclic_reflex;
 mod daid;
 mod dereason;
@@ -20,6 +21,7 @@ mod information_gain;
 mod insight;
 mod lang;
 mod map_then_act;
+mod mtr_suite;
 mod qk_restore;
 mod rdpo;
 mod redesign;
@@ -41,6 +43,7 @@ pub const SYSTEMS: &[System] = &[
     aopd::SYSTEM,
     arm::SYSTEM,
     cgrs::SYSTEM,
+    codespec::SYSTEM,
     cyclic_reflex::SYSTEM,
     daid::SYSTEM,
     dereason::SYSTEM,
@@ -55,6 +58,7 @@ pub const SYSTEMS: &[System] = &[
     insight::SYSTEM,
     lang::SYSTEM,
     map_then_act::SYSTEM,
+    mtr_suite::SYSTEM,
     qk_restore::SYSTEM,
     rdpo::SYSTEM,
     redesign::SYSTEM,
@@ -95,7 +99,9 @@ pub struct System {
     pub results: &'static [&'static str],
     /// What the whole system equals, and under which setting. Each is a test.
     pub reduces_to: &'static [&'static str],
-    /// Whether a recipe can use it.
+    /// The command that runs it, where that is another one than training by its recipe.
+    pub run: Option<&'static str>,
+    /// Whether it can be used.
     pub status: Status,
 }
 
@@ -177,10 +183,11 @@ impl System {
         parts.chain(self.uses.iter().map(|key| format!("`{key}`"))).collect()
     }
 
-    /// A command that trains with it.
-    pub fn command(&self) -> Option<String> {
+    /// Commands that run it: what it trains with, and what else there is.
+    pub fn commands(&self) -> Vec<String> {
         let changes = self.set.iter().map(|change| format!(" '{change}'")).collect::<String>();
-        self.recipe.map(|recipe| format!("burnish train {recipe}{changes}"))
+        let trains = self.recipe.map(|recipe| format!("burnish train {recipe}{changes}"));
+        trains.into_iter().chain(self.run.map(str::to_owned)).collect()
     }
 
     /// The path of the file with its card.
@@ -210,7 +217,7 @@ mod tests {
                 assert!(root().join(&file).is_file(), "{}: {file}", system.id);
             }
             let runs = system.status == Status::Runs;
-            assert_eq!(runs, system.recipe.is_some(), "{}", system.id);
+            assert_eq!(runs, !system.commands().is_empty(), "{}", system.id);
             assert!(!runs || !system.composition().is_empty(), "{} is composed of nothing", system.id);
         }
     }

@@ -23,5 +23,6 @@ pub(super) const SYSTEM: System = System {
         "the tuned model, byte for byte, where nothing was tuned",
         "full restoring, for mode = \"pro\" and lambda = 0",
     ],
+    run: None,
     status: Status::Runs,
 };

@@ -21,5 +21,6 @@ pub(super) const SYSTEM: System = System {
     study: Some("recipes/studies/rdpo.toml"),
     results: &["docs/results/rdpo.md", "docs/results/rdpo-independent.md", "docs/results/rdpo-simulation.md"],
     reduces_to: &["GDPO, without whitening, quantiles, magnitudes and standardisation"],
+    run: None,
     status: Status::Runs,
 };

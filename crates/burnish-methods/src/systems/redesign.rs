@@ -20,5 +20,6 @@ pub(super) const SYSTEM: System = System {
     study: Some("recipes/studies/redesign.toml"),
     results: &[],
     reduces_to: &["GRPO in a fixed environment, round after round, for engineer = \"identity\""],
+    run: None,
     status: Status::Runs,
 };

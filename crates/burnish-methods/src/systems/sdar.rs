@@ -18,5 +18,6 @@ pub(super) const SYSTEM: System = System {
     study: Some("recipes/studies/sdar.toml"),
     results: &["docs/results/sdar.md", "docs/results/sdar-household.md"],
     reduces_to: &["GRPO, for sdar_coef = 0", "the ungated loss at half its weight, for gate_beta = 0"],
+    run: None,
     status: Status::Runs,
 };

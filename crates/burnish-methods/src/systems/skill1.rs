@@ -23,5 +23,6 @@ pub(super) const SYSTEM: System = System {
     study: None,
     results: &[],
     reduces_to: &["GRPO on the inner environment, with candidates = 0"],
+    run: None,
     status: Status::Runs,
 };

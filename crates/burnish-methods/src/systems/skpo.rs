@@ -24,5 +24,6 @@ pub(super) const SYSTEM: System = System {
         "GRPO, for draft_tokens = 0, to the bit",
         "plain continuation of the draft, for skip = false",
     ],
+    run: None,
     status: Status::Runs,
 };

@@ -25,5 +25,6 @@ pub(super) const SYSTEM: System = System {
         "imitation of visible thoughts between tags, with `latent.stages = [0, 0]`",
         "Coconut with `latent.place = \"start\"`, pause tokens with `latent.input = \"filler\"` as well",
     ],
+    run: None,
     status: Status::Runs,
 };

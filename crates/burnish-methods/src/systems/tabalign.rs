@@ -24,5 +24,6 @@ pub(super) const SYSTEM: System = System {
         "one token a step in the order of confidence, with as many steps as tokens",
         "no verifier, with a bound of 0: each step is executed once",
     ],
+    run: None,
     status: Status::Runs,
 };

@@ -21,5 +21,6 @@ pub(super) const SYSTEM: System = System {
     study: None,
     results: &[],
     reduces_to: &["GRPO, for share = 0 and an empty queue, to the bit"],
+    run: None,
     status: Status::Runs,
 };

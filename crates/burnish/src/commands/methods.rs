@@ -134,7 +134,7 @@ fn show_system(system: &System, parts: &[Component]) {
     println!("guessed     {}", said(system.reconstructed));
     println!("reduces to  {}", said(system.reduces_to));
     println!("played on   {}", said(system.environments));
-    if let Some(command) = system.command() {
+    for command in system.commands() {
         println!("command     {}", as_called(&command));
     }
     if let Some(study) = system.study {
