@@ -236,8 +236,7 @@ impl Policy for Says {
         let id = TurnId(self.turns);
         self.turns += 1;
         let message = self.answers.next().unwrap();
-        let output =
-            TurnOutput { message, malformed: Vec::new(), stop: StopReason::EndToken, logprobs: Vec::new() };
+        let output = TurnOutput::new(message, StopReason::EndToken);
         self.over.push(Answered { id, trace: turn.trace, result: Ok(output) });
         id
     }
@@ -297,10 +296,8 @@ fn answers_that_cannot_be_read_are_wrong_and_too_many_steps_end_a_row() {
     let first = |category: &str| tasks.iter().find(|task| task.labels["category"] == category).unwrap();
     let mut environment = bfcl.environment();
     let malformed = |message: Message| TurnOutput {
-        message,
         malformed: vec!["no JSON".to_owned()],
-        stop: StopReason::EndToken,
-        logprobs: Vec::new(),
+        ..TurnOutput::new(message, StopReason::EndToken)
     };
     for (category, should) in [("simple_python", false), ("irrelevance", true), ("live_relevance", false)] {
         environment.reset(first(category), 0).unwrap();
