@@ -140,12 +140,12 @@ const FUNCTION_WORDS: &str = "a about above according after against all almost a
     every explain first for found from further get gets given gives go had has have having he hear her here \
     hers him his how however i if in into is it its itself just kind know known late later learn less let \
     like made main make makes many may me mentioned might more most mostly much must my necessary neither \
-    never new no nor not now of off often old on once one only or other our out over own part play plays \
+    never no nor not now of off often on once one only or other our out over own part play plays \
     please provided question quite rather regard regards relation role said same say says second see several \
     shall she should since so some something sometimes soon still such take taken takes tell than that the \
     their them themselves then there these they thing things think third this those though through \
     throughout to together too under until up upon us use used uses using very was way we well were what \
-    when where whether which while who whole whom whose why will with within without would year years yet \
+    when where whether which while who whom whose why will with within without would year years yet \
     you your";
 
 /// What a question calls the text that it should not know of.

@@ -30,7 +30,7 @@ const UNSPLICED: &str = "unspliced.jsonl";
 const ENDINGS: [&str; 3] = ["md", "txt", "rst"];
 
 /// Numbers of a hashed vector.
-const WIDTH: usize = 4096;
+const WIDTH: usize = 2048;
 
 /// Most tokens of what a speaker or a judge says.
 const TOKENS_MAX: usize = 512;
