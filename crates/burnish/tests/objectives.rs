@@ -49,6 +49,10 @@ fn every_objective_and_advantage_that_runs_trains_a_step_and_reports_finite_numb
         if id == "pairwise_difference" {
             continue;
         }
+        // Needs an environment with a library: `skills.rs`.
+        if id == "skill1" {
+            continue;
+        }
         let dir = format!("run.dir=runs/{id}");
         // These hold all their settings themselves.
         let is_alone = method["family"] == "preference" || method["family"] == "distillation";

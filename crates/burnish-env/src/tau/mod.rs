@@ -24,6 +24,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+#[path = "tests/real.rs"]
 mod tests_real;
 mod user;
 mod wire;
