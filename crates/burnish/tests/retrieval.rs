@@ -111,7 +111,7 @@ fn servers_speak_judge_and_give_vectors() {
 #[test]
 fn what_is_wrong_is_named() {
     let scratch = Scratch::new();
-    scratch.write("empty/note.md", "Nothing.");
+    std::fs::create_dir(scratch.path("empty")).unwrap();
     let refused = |arguments: &[&str], parts: &[&str]| {
         scratch.burnish(arguments).fails_with(parts);
     };
