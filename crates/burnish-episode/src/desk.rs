@@ -24,7 +24,7 @@ pub(crate) enum Question {
 
 /// The answer to a question.
 pub(crate) enum Arrived {
-    Turn(Trace, Result<TurnOutput, PolicyError>),
+    Turn(Box<(Trace, Result<TurnOutput, PolicyError>)>),
     /// The result of the work, or why it failed.
     Work(Result<Box<dyn Any + Send>, String>),
     Time,

@@ -51,7 +51,7 @@ impl<'f, T, E> Driven<'f, T, E> {
     /// Gives the episode the answer to a question. It goes on with [`Driven::advance`].
     pub fn answered(&mut self, place: Place, trace: Trace, result: Result<TurnOutput, PolicyError>) {
         if self.waiting.remove(&place) {
-            self.episode.desk.borrow_mut().arrived.insert(place, Arrived::Turn(trace, result));
+            self.episode.desk.borrow_mut().arrived.insert(place, Arrived::Turn(Box::new((trace, result))));
         }
     }
 

@@ -201,9 +201,10 @@ impl Handle {
         };
         let turn = Box::new(Turn { trace, messages, tools, prefix, sampling, seed });
         let question = Question::Turn { policy: Arc::clone(&agent.policy), turn };
-        let Arrived::Turn(trace, result) = Waiting::ask(&self.desk, &place, question).await else {
+        let Arrived::Turn(arrived) = Waiting::ask(&self.desk, &place, question).await else {
             return Err(ContactError::unlike(&place, "the answer is not a turn"));
         };
+        let (trace, result) = *arrived;
         let mut desk = self.desk.borrow_mut();
         match &result {
             Ok(output) => desk.note(&place, recorded(agent, &trace, output)),

@@ -322,7 +322,7 @@ impl<'a, 'b> World<'a, 'b> {
     fn answered(&mut self, policy: usize, answers: Vec<Answered>, arrived: &mut Vec<Delivery>) {
         for Answered { id, trace, result } in answers {
             if let Some((at, place)) = self.turns.remove(&(policy, id)) {
-                arrived.push((at, place, Arrived::Turn(trace, result)));
+                arrived.push((at, place, Arrived::Turn(Box::new((trace, result)))));
             }
         }
     }

@@ -246,7 +246,7 @@ fn controlled_thoughts_stand_beside_free_ones_with_what_probes_cost() {
     let read = |row: &serde_json::Value| row["read"].as_f64().unwrap();
     assert!(read(&probed) >= read(&plain) + 2.0, "{plain} {probed}");
     let wrong = arguments("controlled:controls=[{certainty={threshold=2}}]", &[]);
-    scratch.burnish(&wrong).fails_with(&["--strategy", "controls"]);
+    scratch.burnish(&wrong).fails_with(&["config.controls", "certainty.threshold"]);
 }
 
 #[test]
