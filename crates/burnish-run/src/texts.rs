@@ -58,7 +58,7 @@ pub struct Embedder {
 
 enum Who {
     Model(Box<LoadedPolicy>),
-    Server(Endpoint),
+    Server(Box<Endpoint>),
 }
 
 impl Embedder {
@@ -74,7 +74,10 @@ impl Embedder {
             return Ok(Embedder { name: path.display().to_string(), who: Who::Model(Box::new(model)) });
         };
         let server = Endpoint::new(endpoint.clone()).map_err(refused)?;
-        Ok(Embedder { name: format!("{} at {}", endpoint.model, endpoint.url), who: Who::Server(server) })
+        Ok(Embedder {
+            name: format!("{} at {}", endpoint.model, endpoint.url),
+            who: Who::Server(Box::new(server)),
+        })
     }
 
     /// The name that reports give it.

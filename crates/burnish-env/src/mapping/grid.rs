@@ -18,6 +18,9 @@ const UNKNOWN_COST: u32 = 3;
 
 type Field = (u16, u16);
 
+/// What a way to a field costs, and the field and the action by which it comes there.
+type Reached<'a> = (u32, Option<(Field, &'a String)>);
+
 /// A game on a grid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,7 +71,7 @@ impl Grid {
                 _ => None,
             })
             .collect();
-        let mut best: BTreeMap<Field, (u32, Option<(Field, &String)>)> = BTreeMap::from([(from, (0, None))]);
+        let mut best: BTreeMap<Field, Reached<'_>> = BTreeMap::from([(from, (0, None))]);
         let mut open = BTreeSet::from([(0, from)]);
         while let Some((cost, at)) = open.pop_first() {
             if at == self.goal {

@@ -32,7 +32,8 @@ fn rollout(reward: Option<f64>, turns: &[(f64, Option<f64>)]) -> Rollout {
 }
 
 fn credit(skill1: &Skill1, all: &[Rollout]) -> Vec<Option<Advantage>> {
-    skill1.advantages(&Rollouts { all, groups: &[0..all.len()] })
+    let whole = 0..all.len();
+    skill1.advantages(&Rollouts { all, groups: std::slice::from_ref(&whole) })
 }
 
 #[test]
@@ -90,7 +91,8 @@ proptest! {
             (0..turns).map(|at| (if at == 0 { ASKING } else { ACTING }, None)).collect();
         let all: Vec<Rollout> = rewards.iter().map(|reward| rollout(*reward, &segments)).collect();
         let grpo = Grpo { epsilon: 1e-6, ..Grpo::default() };
-        let whole = grpo.advantages(&Rollouts { all: &all, groups: &[0..all.len()] });
+        let range = 0..all.len();
+        let whole = grpo.advantages(&Rollouts { all: &all, groups: std::slice::from_ref(&range) });
         for (own, whole) in credit(&Skill1::default(), &all).into_iter().zip(whole) {
             let expected = whole.map(|whole| Advantage::Steps(vec![whole.mean(); turns]));
             prop_assert_eq!(own, expected);
