@@ -47,10 +47,11 @@ pub enum PromptStyle {
 }
 
 /// What the thoughts of demonstrations are.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thoughts {
     /// The steps of the solution.
+    #[default]
     Steps,
     /// Tries of answers, wrong ones among them, each doubted and checked. Verdicts then have flags that say what the tries
     /// of an answer came to.
@@ -81,7 +82,9 @@ pub struct Config {
     pub reward: Reward,
     /// The style of the prompt.
     pub prompt: PromptStyle,
-    /// What the thoughts of demonstrations are.
+    /// What the thoughts of demonstrations are. Left out where they are steps, as they always were, so that hashes of stages
+    /// and configurations of runs stay what they are.
+    #[serde(default, skip_serializing_if = "Thoughts::are_steps")]
     pub thoughts: Thoughts,
 }
 

@@ -181,6 +181,11 @@ impl Expression {
 }
 
 impl Thoughts {
+    /// Whether they are the steps of the solution.
+    pub(super) fn are_steps(&self) -> bool {
+        *self == Thoughts::Steps
+    }
+
     /// The tries, if there are any.
     pub(super) fn tries(self) -> Option<Tries> {
         match self {
