@@ -208,7 +208,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
         (train_is_grpo(recipe) && recipe.teacher.is_some()) || !recipe.metrics.teacher_agreement,
         "needs `train.method = \"grpo\"` and a `[teacher]`",
     )?;
-    check_policy(recipe, source)?;
+    check_policy(recipe, source, what)?;
     check_frozen(recipe, &ranges)?;
     trainer::check(recipe, source)?;
     redesign::check(recipe, source)?;
@@ -432,7 +432,7 @@ fn check_rows(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
     Ok(())
 }
 
-fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
+fn check_policy(recipe: &Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
     let policy = &recipe.policy;
     if let Some(lora) = &policy.lora {
         lora.check().map_err(|error| source.error("policy.lora", format!("is wrong: {error}")))?;
@@ -465,6 +465,8 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
         return Ok(());
     }
     match (&policy.path, &policy.new) {
+        // Whoever evaluates says which policy plays.
+        (None, None) if what == Use::Evaluation => Ok(()),
         (None, None) => Err(source.error(
             "policy",
             "needs `policy.path`, a model directory, `policy.from`, a recipe that makes one, or `[weights]`"

@@ -254,6 +254,12 @@ fn what_is_wrong_with_a_study_is_said_before_anything_starts() {
         ),
         ("rollout.group_size=8", "run.seed=9", &["arm `once`", "the study sets `run.seed`"]),
         ("rollout.group_size=8", "eval.seed=9", &["arm `once`", "`eval.seed`", "other tasks"]),
+        (
+            "rollout.group_size=8",
+            "env.config.reward.valid=0.6",
+            &["arm `once`", "`eval.config`", "other tasks", "study.ways"],
+        ),
+        ("dir = \"runs\"", "ways = [\"rewards\"]", &["study.ways", "`rewards`", "env.config"]),
         ("eval.tasks=6", "eval.tasks=1", &["arm `slow`", "arm `fast`", "arm `once`", "eval.tasks"]),
         ("name = \"fast\"", "name = \"slow\"", &["study.toml:17", "as that of another arm"]),
         ("name = \"fast\"", "name = \"a/b\"", &["study.toml:17", "letters, digits"]),
@@ -289,6 +295,12 @@ fn what_is_wrong_with_a_study_is_said_before_anything_starts() {
     scratch
         .burnish(&["study", "study.toml", "--draft", "--only", "slo"])
         .fails_with(&["`slo`", "slow, fast, once"]);
+    // In how a task is played, arms may differ.
+    let ways = STUDY
+        .replace("dir = \"runs\"", "ways = [\"reward\"]")
+        .replace("rollout.group_size=8", "env.config.reward.valid=0.6");
+    scratch.write("study.toml", ways);
+    scratch.burnish(&["study", "study.toml", "--dry-run"]).succeeds();
 }
 
 /// Two rates against each other, from a policy that each seed makes itself.

@@ -58,6 +58,9 @@ pub struct Study {
     pub minutes: Option<f64>,
     /// Additional numbers for the page, such as `flags_by_label.answerable.no.abstained` or `std(grad_norm)`.
     pub metrics: Vec<String>,
+    /// Keys of the environment's configuration that say how a task is played, not which task it is: arms may differ in
+    /// them.
+    pub ways: Vec<String>,
     /// The arms that are compared.
     pub arms: Vec<Arm>,
 }
@@ -110,6 +113,8 @@ struct Section {
     minutes: Option<f64>,
     #[serde(default)]
     metrics: Vec<String>,
+    #[serde(default)]
+    ways: Vec<String>,
 }
 
 /// `[[arms]]`
@@ -198,23 +203,33 @@ impl Study {
                 Err(problem) => problems.push(format!("arm `{name}`: {problem}")),
             }
         }
+        let has = |way: &String| resolved.iter().any(|arm| arm.recipe.env.config.get(way).is_some());
+        problems.extend(
+            section
+                .ways
+                .iter()
+                .filter(|way| !has(way))
+                .map(|way| format!("`study.ways` has `{way}`, which is no key of `env.config` in any arm")),
+        );
         if problems.is_empty() {
             let (name, recipe) = (&resolved[baseline].name, &resolved[baseline].recipe);
             let all = resolved.iter().flat_map(|arm| {
                 [&arm.recipe].into_iter().chain(&arm.tuned).map(move |recipe| (&arm.name, recipe))
             });
             problems.extend(all.filter_map(|(arm, other)| {
-                let key = other_tasks(recipe, other)?;
+                let key = other_tasks(recipe, other, &section.ways)?;
                 Some(format!(
                     "arm `{arm}`: is evaluated on other tasks than the baseline `{name}` (`{key}` differs), so that \
-                     nothing could be paired: set `{key}` for all arms"
+                     nothing could be paired: set `{key}` for all arms, or, where the keys that differ say how a task \
+                     is played and not which task it is, name them in `study.ways`"
                 ))
             }));
         }
         if !problems.is_empty() {
             return Err(RunError::Refused(format!("{}: {}", path.display(), problems.join("\n"))));
         }
-        let Section { id, title, recipe, set, dir, results, seeds, jobs, minutes, metrics, .. } = section;
+        let Section { id, title, recipe, set, dir, results, seeds, jobs, minutes, metrics, ways, .. } =
+            section;
         let dir = dir.unwrap_or_else(|| Path::new("runs").join(&id));
         let (file, overrides, arms, seeds) = (path.to_owned(), overrides.to_vec(), resolved, seeds.0);
         Ok(Study {
@@ -233,6 +248,7 @@ impl Study {
             jobs,
             minutes,
             metrics,
+            ways,
             arms,
         })
     }
@@ -399,9 +415,16 @@ fn resolve(section: &Section, points: &[Vec<String>], arm: ArmSection, place: &s
     Ok(Arm { name: arm.name, role: arm.role, set: arm.set, note: arm.note, seeds, recipe, tuned })
 }
 
-/// The first key that makes two recipes evaluate on different tasks. Runs of one seed share their held-out tasks.
-fn other_tasks(one: &Recipe, other: &Recipe) -> Option<&'static str> {
-    let config = |recipe: &Recipe| recipe.eval.config.clone().unwrap_or_else(|| recipe.env.config.clone());
+/// The first key that makes two recipes evaluate on different tasks, whatever they have under the keys `ways` of the
+/// environment's configuration. Runs of one seed share their held-out tasks.
+fn other_tasks(one: &Recipe, other: &Recipe, ways: &[String]) -> Option<&'static str> {
+    let config = |recipe: &Recipe| {
+        let mut config = recipe.eval.config.clone().unwrap_or_else(|| recipe.env.config.clone());
+        if let Value::Object(keys) = &mut config {
+            keys.retain(|key, _| !ways.contains(key));
+        }
+        config
+    };
     [
         ("env.id", one.env.id == other.env.id),
         ("eval.config", config(one) == config(other)),

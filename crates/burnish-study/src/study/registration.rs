@@ -114,14 +114,18 @@ fn plan(study: &Study) -> Value {
         .iter()
         .map(|arm| json!({"name": arm.name, "role": arm.role, "set": arm.set, "seeds": arm.seeds}))
         .collect();
-    json!({
+    let mut plan = json!({
         "text": study.text,
         "test": study.test,
         "recipe": study.recipe,
         "set": study.set,
         "seeds": study.seeds,
         "arms": arms,
-    })
+    });
+    if !study.ways.is_empty() {
+        plan["ways"] = json!(study.ways);
+    }
+    plan
 }
 
 /// Whether the folder of a study has any run in it.
