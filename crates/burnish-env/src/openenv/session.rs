@@ -107,7 +107,8 @@ impl Session {
 
     /// Sends a message; returns the `data` of the answer.
     fn ask(&mut self, message: &Value, config: &Config) -> Result<Value, Failure> {
-        self.socket.send(message.to_string()).map_err(broken)?;
+        // A server that has closed may have said why, and that can still be read; otherwise reading fails as sending did.
+        let _ = self.socket.send(message.to_string());
         let answer = block_on(timeout(config.timeout(), self.socket.receive()));
         let answer = answer.map_err(|error| Failure::Broken(error.to_string()))?;
         let text = answer
