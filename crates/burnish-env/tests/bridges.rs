@@ -157,11 +157,11 @@ impl Tidier {
     fn learn(&mut self, command: Option<String>, text: &str) {
         for line in text.lines() {
             let Some((section, fact)) = line.split_once(' ') else { continue };
-            match (section, fact.splitn(3, ": ").collect::<Vec<_>>()[..]) {
+            match (section, &fact.splitn(3, ": ").collect::<Vec<_>>()[..]) {
                 ("layout", [from, go, to]) => {
-                    self.ways.insert((from.to_owned(), go.to_owned()), to.to_owned());
+                    self.ways.insert((from.to_string(), go.to_string()), to.to_string());
                 }
-                ("affordances", [room, command, did]) => self.placed(room.to_owned(), command, did),
+                ("affordances", [room, command, did]) => self.placed(room.to_string(), command, did),
                 _ => {}
             }
         }
@@ -318,7 +318,7 @@ fn games_of_textworld_commonsense_are_mapped_and_then_played_afresh() {
             assert_eq!(reason(episode), "");
             let verdict = &episode.verdict;
             let (explored, acted) = (verdict.metrics["explored"], verdict.metrics["acted"]);
-            assert!(explored <= explore_max as f64 && acted <= ACTED.max(turns_max - explore_max) as f64);
+            assert!(explored <= explore_max as f64 && acted <= turns_max as f64);
             let answers = if explorer == "policy" { explored + acted } else { acted };
             assert_eq!((answers, verdict.metrics["steps"]), (episode.answers.len() as f64, explored + acted));
             assert!(explore_max > 0 || !verdict.flags["reached_exploring"]);
