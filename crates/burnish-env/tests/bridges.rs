@@ -182,7 +182,8 @@ impl Tidier {
 
     fn placed(&mut self, room: String, command: &str, did: &str) {
         if thing(command).is_some() {
-            let rises = did.contains("score has just gone up");
+            // Nothing but the last thing in its place ends these games.
+            let rises = did.contains("score has just gone up") || did.contains("that was the end");
             let known = self.placings.entry((room, command.to_owned())).or_default();
             *known |= rises;
         }

@@ -150,5 +150,14 @@ fn what_changes_the_world_can_be_played_but_not_explored() {
     let outside = json!({"repeating": "outside"});
     let error = mapped(&fixture, outside.clone(), json!({"explore_max": 4})).ready().unwrap_err().to_string();
     assert!(error.contains("changes the world") && error.contains("explore_max to 0"), "{error}");
-    mapped(&fixture, outside, json!({"explore_max": 0})).ready().unwrap();
+    let generator = mapped(&fixture, outside, json!({"explore_max": 0}));
+    generator.ready().unwrap();
+    let tasks = generator.tasks(1, 1).unwrap().tasks;
+    let spawns = spawns(&tasks, 1);
+    let spec = spec(&*generator, &spawns);
+    let episode = play(&mut says(PLAN), &spec).unwrap().remove(0);
+    assert_eq!((episode.verdict.success, episode.verdict.metrics["steps"]), (true, 3.0));
+    let asked = fixture.written("asked").len();
+    assert_eq!(replay(&spec, &spawns[0], &episode).unwrap(), episode);
+    assert_eq!(fixture.written("asked").len(), asked);
 }
