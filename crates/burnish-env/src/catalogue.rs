@@ -2,8 +2,8 @@
 
 use crate::{
     EnvError, Generator, accounts, associative, bfcl, chains, clarify, command, countdown, household, mapf,
-    mapping, openenv, orders, programs, recall, rows, scenes, skilled, specs, tables, tau, timed_facts,
-    timeqa, worlds,
+    mapped, mapping, openenv, orders, programs, recall, rows, scenes, skilled, specs, tables, tau,
+    timed_facts, timeqa, worlds,
 };
 
 /// One kind of environment.
@@ -35,6 +35,7 @@ pub const CATALOGUE: &[&Kind] = &[
     &countdown::KIND,
     &household::KIND,
     &mapf::KIND,
+    &mapped::KIND,
     &mapping::KIND,
     &openenv::KIND,
     &orders::KIND,
@@ -104,6 +105,7 @@ mod tests {
                 "countdown",
                 "household",
                 "mapf-frozenlake",
+                "mapped",
                 "mapping",
                 "orders",
                 "programs",

@@ -22,6 +22,7 @@ mod guest;
 pub mod household;
 pub mod lang;
 pub mod mapf;
+pub mod mapped;
 pub mod mapping;
 pub mod offered;
 mod one_turn;

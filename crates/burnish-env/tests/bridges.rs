@@ -19,6 +19,11 @@ fn root() -> PathBuf {
 
 /// The bridge of a package. `None`, saying so, if the Python that `BURNISH_PYTHON` names (or `python3`) lacks it.
 fn bridge(package: &str, settings: Value, timeout_seconds: f64) -> Option<Box<dyn Generator>> {
+    Some(build("command", &bridged(package, settings, timeout_seconds)?).unwrap())
+}
+
+/// As [`bridge`], the configuration of `command`.
+fn bridged(package: &str, settings: Value, timeout_seconds: f64) -> Option<Value> {
     let python = std::env::var("BURNISH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let import = format!("import {package}");
     if !Command::new(&python).args(["-c", &import]).output().is_ok_and(|output| output.status.success()) {
@@ -27,13 +32,12 @@ fn bridge(package: &str, settings: Value, timeout_seconds: f64) -> Option<Box<dy
     }
     let path = format!("PYTHONPATH={}", root().join("python").display());
     let module = format!("burnish.bridges.from_{package}");
-    let config = json!({
+    Some(json!({
         "command": ["env", path, python, "-W", "ignore", "-m", module],
         "settings": settings,
         "timeout_seconds": timeout_seconds,
         "workers": 4,
-    });
-    Some(build("command", &config).unwrap())
+    }))
 }
 
 /// Plays the tasks with the answers of their demonstrations; a task without one is left out.
@@ -110,6 +114,251 @@ fn all_games_of_textworld_commonsense_are_won_by_a_player_with_a_plan() {
     assert_eq!((reason(&episode), episode.verdict.success), ("", false));
     assert_eq!(said[1..7], ["That is no command of this game."; 6]);
     assert!(said[7].starts_with("-= ") && !said[7].contains('>'), "{}", said[7]);
+}
+
+/// What a player of tidying up knows, from a map and from what it has read.
+#[derive(Default)]
+struct Tidier {
+    /// Commands that put a thing somewhere, by room: whether the score went up.
+    placings: BTreeMap<(String, String), bool>,
+    /// Where a way leads.
+    ways: BTreeMap<(String, String), String>,
+    /// Commands of the game that counts, by room; how often.
+    taken: BTreeMap<(String, String), usize>,
+    room: String,
+    possible: Vec<String>,
+}
+
+impl Tidier {
+    /// Reads a conversation from its beginning.
+    fn of(messages: &[Message]) -> Self {
+        let mut tidier = Tidier::default();
+        let mut command = None;
+        for message in messages {
+            match message.role {
+                Role::Assistant => command = Some(message.content.clone()),
+                _ => tidier.read(command.take(), &message.content),
+            }
+        }
+        tidier
+    }
+
+    fn read(&mut self, command: Option<String>, text: &str) {
+        // After exploring, everything is where it was; what is known stays known.
+        let (before, now) =
+            text.split_once("Now it counts.").map_or((text, None), |(before, now)| (before, Some(now)));
+        self.learn(command, before);
+        if let Some(now) = now {
+            self.taken.clear();
+            self.learn(None, now);
+        }
+    }
+
+    fn learn(&mut self, command: Option<String>, text: &str) {
+        for line in text.lines() {
+            let Some((section, fact)) = line.split_once(' ') else { continue };
+            match (section, &fact.splitn(3, ": ").collect::<Vec<_>>()[..]) {
+                ("layout", [from, go, to]) => {
+                    self.ways.insert((from.to_string(), go.to_string()), to.to_string());
+                }
+                ("affordances", [room, command, did]) => self.placed(room.to_string(), command, did),
+                _ => {}
+            }
+        }
+        let before = self.room.clone();
+        if let Some(line) = text.lines().rfind(|line| line.starts_with("-= ")) {
+            self.room = line.trim_matches(['-', '=', ' ']).to_owned();
+        }
+        if let Some((_, list)) = text.rsplit_once("Possible: ") {
+            self.possible = list.lines().next().unwrap().split(", ").map(str::to_owned).collect();
+        }
+        let Some(command) = command else { return };
+        self.placed(before.clone(), &command, text);
+        if self.room != before {
+            self.ways.insert((before.clone(), command.clone()), self.room.clone());
+        }
+        *self.taken.entry((before, command)).or_default() += 1;
+    }
+
+    fn placed(&mut self, room: String, command: &str, did: &str) {
+        if thing(command).is_some() {
+            // Nothing but the last thing in its place ends these games.
+            let rises = did.contains("score has just gone up") || did.contains("that was the end");
+            let known = self.placings.entry((room, command.to_owned())).or_default();
+            *known |= rises;
+        }
+    }
+
+    fn count(&self, command: &str) -> usize {
+        self.taken.get(&(self.room.clone(), command.to_owned())).copied().unwrap_or(0)
+    }
+
+    /// What it does next: places that raised the score first, then such as were not tried, with things that lie about.
+    fn next(&self) -> String {
+        let here = |command: &str| self.placings.get(&(self.room.clone(), command.to_owned()));
+        let is_done =
+            |room: &str, command: &str| self.taken.contains_key(&(room.to_owned(), command.to_owned()));
+        let good: Vec<_> =
+            self.placings.iter().filter(|(_, rises)| **rises).map(|(placing, _)| placing).collect();
+        // Things that are where they belong stay there.
+        let tidy = |it: &str| {
+            good.iter().any(|(room, command)| thing(command) == Some(it) && is_done(room, command))
+        };
+        let open: Vec<_> = good.iter().filter(|(room, command)| !is_done(room, command)).collect();
+        let can =
+            |wanted: &dyn Fn(&str) -> bool| self.possible.iter().find(|command| wanted(command)).cloned();
+        let placeable = can(&|command| here(command) == Some(&true) && !is_done(&self.room, command));
+        let takes = |command: &str, it: &str| {
+            command == format!("take {it}") || command.starts_with(&format!("take {it} from "))
+        };
+        let wanted = can(&|command| {
+            open.iter().any(|(_, placing)| thing(placing).is_some_and(|it| takes(command, it)))
+        });
+        if let Some(command) = placeable.or(wanted) {
+            return command;
+        }
+        // One that it holds, to where it belongs.
+        let held = |it: &str| self.possible.iter().any(|command| *command == format!("drop {it}"));
+        for (room, placing) in &open {
+            if thing(placing).is_some_and(held)
+                && *room != self.room
+                && let Some(way) = self.towards(room)
+            {
+                return way;
+            }
+        }
+        let known = |it: &str| open.iter().any(|(_, placing)| thing(placing) == Some(it));
+        let untried = can(&|command| {
+            thing(command).is_some_and(|it| !tidy(it) && !known(it)) && here(command).is_none()
+        });
+        let shut = can(&|command| command.starts_with("open ") && self.count(command) == 0);
+        let is_loose = |command: &str| {
+            let it = command.strip_prefix("take ").map(|rest| rest.split(" from ").next().unwrap_or(rest));
+            it.is_some_and(|it| !tidy(it) && self.count(command) < 12)
+        };
+        let loose = can(&|command| is_loose(command) && !command.contains(" from "));
+        let other = can(&is_loose);
+        let mut ways: Vec<&String> =
+            self.possible.iter().filter(|command| command.starts_with("go ")).collect();
+        ways.sort_by_key(|command| self.count(command));
+        let unseen = ways.iter().find(|way| self.count(way) == 0).map(|way| (*way).clone());
+        let any = ways.first().map(|way| (*way).clone());
+        untried.or(shut).or(loose).or(unseen).or(other).or(any).unwrap_or_else(|| "look".to_owned())
+    }
+
+    /// The first step of a shortest known way to a room.
+    fn towards(&self, goal: &str) -> Option<String> {
+        let mut reached = vec![(self.room.clone(), None::<String>)];
+        let mut at = 0;
+        while let Some((room, first)) = reached.get(at).cloned() {
+            if room == goal {
+                return first;
+            }
+            for ((from, command), to) in &self.ways {
+                if *from == room && !reached.iter().any(|(known, _)| known == to) {
+                    reached.push((to.clone(), first.clone().or_else(|| Some(command.clone()))));
+                }
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+/// The thing that a command puts somewhere.
+fn thing(command: &str) -> Option<&str> {
+    let put = command.strip_prefix("put ").and_then(|rest| rest.split_once(" on "));
+    Some(put.or_else(|| command.strip_prefix("insert ").and_then(|rest| rest.split_once(" into ")))?.0)
+}
+
+/// Steps of exploring and of playing.
+const EXPLORED: usize = 20;
+const ACTED: usize = 15;
+
+#[test]
+fn games_of_textworld_commonsense_are_mapped_and_then_played_afresh() {
+    let games = root().join("../shared/data/twc_games");
+    if !games.is_dir() {
+        println!("skipped: there is no ../shared/data/twc_games");
+        return;
+    }
+    let cache = tempfile::tempdir().unwrap();
+    let settings = json!({"games": games, "cache": cache.path(), "commands": true});
+    let Some(inner) = bridged("textworld", settings, 60.0) else { return };
+    let plain = build("command", &inner).unwrap();
+    let mapped = |explorer: &str, explore_max: usize| {
+        let of = json!({"id": "command", "config": inner});
+        let keys = json!({"of": of, "explorer": explorer, "explore_max": explore_max, "converged": 0.0, "map_max": 200});
+        build("mapped", &keys).unwrap()
+    };
+    let mut rates = Vec::new();
+    for (name, explorer, explore_max, turns_max) in [
+        ("ReAct", "curious", 0, ACTED),
+        ("ReAct with as many steps as MAP", "curious", 0, ACTED + EXPLORED),
+        ("MAP, a program explores", "curious", EXPLORED, ACTED),
+        ("MAP, the player explores", "policy", EXPLORED, ACTED + EXPLORED),
+    ] {
+        let generator = mapped(explorer, explore_max);
+        generator.ready().unwrap();
+        let tasks = generator.tasks(1, 45).unwrap().tasks;
+        let spawns = spawns(&tasks, 1);
+        let spec = RolloutSpec {
+            generator: &*generator,
+            partners: None,
+            spawns: &spawns,
+            turns_max,
+            overlong: Overlong::Refuse,
+        };
+        let answer = |turn: &Turn| Message::assistant(Tidier::of(&turn.messages).next());
+        let episodes = play(&mut answers_by(answer), &spec).unwrap();
+        for (spawn, episode) in spawns.iter().zip(&episodes).step_by(15) {
+            assert_eq!(replay(&spec, spawn, episode).unwrap(), *episode);
+        }
+        let (mut won, mut score, mut steps, mut found) = (0, 0.0, 0.0, 0);
+        for episode in &episodes {
+            assert_eq!(reason(episode), "");
+            let verdict = &episode.verdict;
+            let (explored, acted) = (verdict.metrics["explored"], verdict.metrics["acted"]);
+            assert!(explored <= explore_max as f64 && acted <= turns_max as f64);
+            let answers = if explorer == "policy" { explored + acted } else { acted };
+            assert_eq!((answers, verdict.metrics["steps"]), (episode.answers.len() as f64, explored + acted));
+            assert!(explore_max > 0 || !verdict.flags["reached_exploring"]);
+            won += usize::from(verdict.success);
+            score += verdict.rewards["reward"];
+            steps += verdict.metrics["steps"];
+            found += usize::from(verdict.flags["reached_exploring"]);
+        }
+        let of = episodes.len() as f64;
+        println!(
+            "{name}: {won} of {} games won, score {:.2}, {:.1} steps on average, {found} games won while exploring",
+            episodes.len(),
+            score / of,
+            steps / of
+        );
+        rates.push(won);
+    }
+    // More steps of the same player are never worse.
+    assert!(rates[0] <= rates[1], "{rates:?}");
+
+    // Whatever was explored, the game is the one that it is without: the demonstration reads the same and wins.
+    let generator = mapped("curious", EXPLORED);
+    let (tasks, own) = (generator.tasks(1, 45).unwrap().tasks, plain.tasks(1, 45).unwrap().tasks);
+    for (task, own) in tasks.iter().zip(&own).step_by(6) {
+        let shown = plain.demonstrations().unwrap().demonstrate_episode(own).unwrap();
+        let mut environment = generator.environment();
+        let opening = environment.reset(task, 1).unwrap();
+        let (first, sight) = (&opening.last().unwrap().content, &own.prompt.last().unwrap().content);
+        assert!(first.ends_with(sight) && first.starts_with("Found by exploring"), "{first}");
+        let mut said = own.prompt.clone();
+        for answer in shown.iter().filter(|message| message.role == Role::Assistant) {
+            said.push(answer.clone());
+            if let burnish_env::Step::Continue(messages) = environment.step(answer).unwrap() {
+                said.extend(messages);
+            }
+        }
+        assert_eq!(said, shown);
+        assert!(environment.verify().unwrap().success);
+    }
 }
 
 /// Datasets whose demonstrations are judged here: of every family, without the slow ones.

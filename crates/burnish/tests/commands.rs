@@ -94,6 +94,7 @@ fn environments_are_listed_and_shown_with_their_acceptance() {
         "countdown",
         "household",
         "mapf-frozenlake",
+        "mapped",
         "mapping",
         "orders",
         "programs",
