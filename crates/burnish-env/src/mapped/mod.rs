@@ -1,7 +1,7 @@
 //! Text games of another environment that are explored and mapped before they are played (MAP, arXiv:2605.13037).
 //!
 //! ```text
-//! inner episode ─> explore (a program, or the policy) ─> map: layout, affordances, rules ─> a fresh inner episode, with the map
+//! inner episode ─> explore (a program, or the policy) ─> map: layout, affordances, rules ─> a fresh episode, with the map
 //! ```
 //!
 //! [`mapping`](crate::mapping) has games of its own, whose truth it knows; here the map is made from what any environment

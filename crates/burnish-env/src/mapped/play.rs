@@ -16,8 +16,8 @@ use crate::{EnvError, Environment, Generator, Step};
 pub(super) const DONE: &str = "done";
 
 /// What a policy is told that explores by itself.
-pub(super) const EXPLORE: &str = "First explore: nothing counts yet. Answer `done` to begin; then everything starts afresh, with a map of \
-what you found.";
+pub(super) const EXPLORE: &str = "First explore: nothing counts yet. Answer `done` to begin; then everything starts \
+afresh, with a map of what you found.";
 
 /// What is said before a map.
 pub(super) const MAP: &str = "Found by exploring, before everything started afresh:";

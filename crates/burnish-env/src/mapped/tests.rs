@@ -239,7 +239,12 @@ fn a_game_after_exploring_is_a_fresh_one_and_everything_is_counted() {
 fn everything_on_a_map_is_true_and_each_part_can_be_left_out() {
     let mut lines = [0; 3];
     for seed in 0..60 {
-        let keys = |sections: Value, map_max: usize| json!({"explorer": "curious", "explore_max": 30, "converged": 0.0, "sections": sections, "map_max": map_max});
+        let keys = |sections: Value, map_max: usize| {
+            let limits = json!({"explore_max": 30, "converged": 0.0, "map_max": map_max});
+            let mut keys = json!({"explorer": "curious", "sections": sections});
+            keys.as_object_mut().unwrap().extend(limits.as_object().unwrap().clone());
+            keys
+        };
         let all = json!(["rules", "affordances", "layout"]);
         let (tasks, _) = houses(keys(all.clone(), 1000));
         let task = &tasks.tasks(seed, 1).unwrap().tasks[0];
