@@ -1,7 +1,7 @@
 //! Best of N: several answers, of which the one with the highest score counts.
 //!
 //! **What it does.** Samples N answers, each on its own, scores them, and gives the best one. The score is the model's own
-//! mean log-prob, or a judge's word; neither knows what is right.
+//! mean log-prob, a judge's word, or a reward model's number; none of them knows what is right.
 //!
 //! **Formula.**
 //!
@@ -13,6 +13,8 @@
 //!
 //! **References.** Stiennon et al. 2020 (arXiv:2009.01325) rank samples by a reward model; Cobbe et al. 2021
 //! (arXiv:2110.14168) by a verifier.
+
+use std::path::Path;
 
 use burnish_core::Sampling;
 use burnish_core::settings::SettingError;
@@ -50,7 +52,7 @@ impl Part for BestOfN {
         title: "best of N",
         paper: "Stiennon et al. 2020, arXiv:2009.01325",
         equation: "y = y_k, k = argmax_i s(x, y_i), i = 1..N",
-        reads: "the mean log-prob of its tokens, or the number that a judge says of it",
+        reads: "the mean log-prob of its tokens, or the number that a judge or a reward model gives it",
         reconstructed: None,
         reduces_to: &["the plain answer, for samples = 1, to the bit"],
         file: "crates/burnish-reason/src/best_of_n.rs",
@@ -70,6 +72,10 @@ impl Strategy for BestOfN {
 
     fn reads_logprobs(&self) -> bool {
         self.score.by == By::Logprob
+    }
+
+    fn reward_model(&self) -> Option<&Path> {
+        self.score.reward_model()
     }
 
     fn answer<'a>(&'a self, session: &'a Session) -> Answering<'a> {

@@ -140,6 +140,8 @@ mod tests {
             ("majority", json!({"equality": "maths"}), "config.equality"),
             ("best_of_n", json!({"score": {"by": "gold"}}), "config.score.by"),
             ("best_of_n", json!({"score": {"prompt": "no places"}}), "{task}"),
+            ("best_of_n", json!({"score": {"by": "reward_model"}}), "config.score.path"),
+            ("weighted_vote", json!({"score": {"path": "rm"}}), "config.score.path"),
             ("weighted_vote", json!({"temperature": -1.0}), "config.temperature"),
             ("self_refine", json!({"rounds": 0}), "config.rounds"),
             ("heavyskill", json!({"drafts": 8, "pool": 4}), "config.pool"),

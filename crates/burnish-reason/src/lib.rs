@@ -47,7 +47,7 @@ pub use rates::Rates;
 pub use record::{Cached, Candidate, Considered, Role, Selection, Tokens, text_of};
 pub use scorer::{By, Scoring};
 pub use self_refine::SelfRefine;
-pub use session::{Asked, DELIBERATOR, JUDGE, POLICY, Request, Session};
+pub use session::{Asked, DELIBERATOR, JUDGE, POLICY, REWARD_MODEL, Request, Session};
 pub use strategist::Strategist;
 pub use strategy::{Answering, Strategy};
 pub use weighted_vote::WeightedVote;

@@ -46,7 +46,7 @@ pub enum Role {
     Draft,
     /// An answer after reading earlier ones.
     Deliberation,
-    /// A judge's word on a candidate. It can't be chosen.
+    /// A judge's word on a candidate, or a reward model's number. It can't be chosen.
     Grade,
 }
 

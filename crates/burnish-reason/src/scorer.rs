@@ -1,5 +1,6 @@
 //! Numbers by which answers are ranked. None of them comes from a reference answer.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burnish_core::settings::SettingError;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::card::require;
 use crate::record::{Role, text_of};
-use crate::session::{JUDGE, Request, Session};
+use crate::session::{JUDGE, REWARD_MODEL, Request, Session};
 use crate::template::{fill, transcript};
 
 /// The stage of a judge's turns, apart from those of answers.
@@ -29,6 +30,8 @@ pub enum By {
     /// A judge reads the question and the answer, and says a number. Where nobody is named as `judge`, the policy
     /// judges its own answers.
     Judge,
+    /// A reward model reads the tokens of the conversation with the answer, as they were sampled, and gives it a number.
+    RewardModel,
 }
 
 /// How answers are scored.
@@ -42,6 +45,9 @@ pub struct Scoring {
     pub prompt: String,
     /// Most tokens of what the judge says. It is asked greedily. Default: 16.
     pub tokens_max: usize,
+    /// The reward model: a directory, or a run that trained one. It has the policy's tokenizer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
 }
 
 impl Default for Scoring {
@@ -52,6 +58,7 @@ impl Default for Scoring {
                      else.\n\nTask:\n{task}\n\nAnswer:\n{answer}"
                 .to_owned(),
             tokens_max: 16,
+            path: None,
         }
     }
 }
@@ -62,7 +69,22 @@ impl Scoring {
         if let Some(place) = PLACES.iter().find(|place| !self.prompt.contains(**place)) {
             return Err(SettingError::new(format!("{key}.prompt"), format!("must have {place}")));
         }
+        let problem = match (self.by == By::RewardModel, &self.path) {
+            (true, None) => {
+                Some("must name the reward model: a directory, or a run with `train.method = \"reward\"`")
+            }
+            (false, Some(_)) => Some("is for `by = \"reward_model\"`: no reward model is asked here"),
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            return Err(SettingError::new(format!("{key}.path"), problem));
+        }
         require(&format!("{key}.tokens_max"), self.tokens_max, 1, 4096)
+    }
+
+    /// The reward model, if one gives the numbers.
+    pub(crate) fn reward_model(&self) -> Option<&Path> {
+        self.path.as_deref().filter(|_| self.by == By::RewardModel)
     }
 
     /// The number of each candidate; `None` where there is none.
@@ -75,23 +97,30 @@ impl Scoring {
             let of = |at: &usize| session.read(|candidates| candidates[*at].mean_logprob);
             return Ok(among.iter().map(of).collect());
         }
-        let task = transcript(&session.messages());
+        let is_judge = self.by == By::Judge;
+        let asked = session.messages();
+        let task = if is_judge { transcript(&asked) } else { String::new() };
         let question = |at: &usize| {
+            if !is_judge {
+                let answer = session.read(|candidates| candidates[*at].message.clone());
+                return Arc::new(asked.iter().cloned().chain([answer]).collect());
+            }
             let answer = session.read(|candidates| text_of(&candidates[*at].message));
             let places = [("{task}", task.as_str()), ("{answer}", answer.as_str())];
             Arc::new(vec![Message::user(fill(&self.prompt, &places))])
         };
         let request = Request {
             role: Role::Grade,
-            who: JUDGE,
+            who: if is_judge { JUDGE } else { REWARD_MODEL },
             stage: GRADES,
             first: among.first().map_or(0, |at| *at as u32),
             messages: among.iter().map(question).collect(),
             sampling: Arc::new(Sampling::greedy(self.tokens_max)),
         };
         let grades = session.sample(request).await?;
+        let read = if is_judge { grade } else { value };
         Ok(session
-            .read(|candidates| grades.iter().map(|at| grade(&candidates[*at].message.content)).collect()))
+            .read(|candidates| grades.iter().map(|at| read(&candidates[*at].message.content)).collect()))
     }
 }
 
@@ -100,6 +129,11 @@ fn grade(said: &str) -> Option<f64> {
     let answer = Verifier::Number.answer(said)?;
     let number = answer.split('/').next()?.trim();
     number.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// The number that a reward model gave; it gives none of what it can't read.
+fn value(said: &str) -> Option<f64> {
+    said.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
 /// The index of the highest score; of equal ones the first. Without any score, the first.
@@ -118,6 +152,16 @@ mod tests {
             [("8", Some(8.0)), ("Grade: 8/10", Some(8.0)), ("7.5", Some(7.5)), ("good", None), ("", None)]
         {
             assert_eq!(grade(said), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_read_as_it_is_written() {
+        for number in [0.1_f64, -3.25e-9, 1e30, f64::from(0.3_f32)] {
+            assert_eq!(value(&number.to_string()), Some(number));
+        }
+        for said in ["NaN", "inf", "", "the conversation has 9 tokens"] {
+            assert_eq!(value(said), None, "{said}");
         }
     }
 

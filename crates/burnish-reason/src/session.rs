@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use burnish_core::rng;
-use burnish_core::{Message, Node, NodeId, Sampling, ToolSpec, Trace, Turn, TurnOutput};
+use burnish_core::{Message, Node, NodeId, PolicyError, Sampling, ToolSpec, Trace, Turn, TurnOutput};
 use burnish_episode::{Ask, ContactError, Handle};
 use burnish_verify::Verifier;
 
@@ -17,6 +17,8 @@ pub const POLICY: &str = "policy";
 pub const DELIBERATOR: &str = "deliberator";
 /// Who grades answers, if it is not the policy.
 pub const JUDGE: &str = "judge";
+/// Who reads the tokens of a candidate's conversation and gives it a number. Nobody can take its place.
+pub const REWARD_MODEL: &str = "reward_model";
 
 /// Characters that count as a token of a policy that reports none.
 const CHARACTERS_PER_TOKEN: usize = 4;
@@ -113,6 +115,10 @@ impl Session {
     pub async fn sample(&self, request: Request) -> Result<Vec<usize>, ContactError> {
         let Request { role, who, stage, first, messages, sampling } = request;
         let is_policy = who == POLICY || !self.asked.others.contains(&who);
+        let reads_tokens = who == REWARD_MODEL;
+        if reads_tokens && is_policy {
+            return Err(PolicyError::Unable("be asked for numbers: no reward model is there").into());
+        }
         let who: Arc<str> = if is_policy { POLICY.into() } else { who.into() };
         let was_begun = self.is_begun.replace(true);
         // Judges are asked in words.
@@ -125,8 +131,15 @@ impl Session {
             };
             let (messages, tools) = (Arc::clone(&messages[at as usize]), Arc::clone(&tools));
             let ask = Ask { messages, tools, prefix: Vec::new(), sampling: Arc::clone(&sampling), seed };
-            let is_continued = is_policy && role != Role::Grade;
-            let before = if is_continued { self.asked.turn.trace.clone() } else { Trace::new() };
+            let before = match role {
+                // The candidate itself, as it was sampled.
+                Role::Grade if reads_tokens => {
+                    let traces = self.traces.borrow();
+                    traces.get((first + at) as usize).cloned().flatten().unwrap_or_default()
+                }
+                Role::Draft | Role::Deliberation if is_policy => self.asked.turn.trace.clone(),
+                _ => Trace::new(),
+            };
             let who = &who;
             async move {
                 let known = before.nodes().len();

@@ -61,7 +61,8 @@ impl<'a> Strategist<'a> {
         }
     }
 
-    /// With somebody who judges ([`crate::JUDGE`]) or deliberates ([`crate::DELIBERATOR`]) in the policy's place.
+    /// With somebody who judges ([`crate::JUDGE`]) or deliberates ([`crate::DELIBERATOR`]) in the policy's place, or gives
+    /// numbers ([`crate::REWARD_MODEL`]).
     #[must_use]
     pub fn with(mut self, name: &'static str, policy: impl Policy + 'a) -> Self {
         self.cast.push((name, Box::new(policy)));
@@ -83,6 +84,10 @@ impl<'a> Strategist<'a> {
         let abilities = self.cast[0].1.abilities();
         if self.strategy.reads_logprobs() && !abilities.logprobs {
             let problem = "reads log-probs, and the policy reports none: give `score.by = \"judge\"`";
+            return Err(SettingError::new("config.score.by", problem));
+        }
+        if self.strategy.reward_model().is_some() && !abilities.token_ids {
+            let problem = "must be `judge`: a reward model reads tokens, and the policy reports none";
             return Err(SettingError::new("config.score.by", problem));
         }
         abilities.check_sampling(sampling).map_err(|error| SettingError::new("", error.to_string()))

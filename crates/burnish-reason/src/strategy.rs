@@ -1,5 +1,6 @@
 //! The seam between strategies and policies.
 
+use std::path::Path;
 use std::pin::Pin;
 
 use burnish_core::Sampling;
@@ -25,6 +26,11 @@ pub trait Strategy: Send + Sync {
     /// Does it read log-probs of what the policy sampled?
     fn reads_logprobs(&self) -> bool {
         false
+    }
+
+    /// The reward model that it asks for numbers, if it asks one. Whoever builds it on top of a policy has to load that.
+    fn reward_model(&self) -> Option<&Path> {
+        None
     }
 
     /// Asks, selects and chooses.

@@ -7,8 +7,10 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use burnish_core::{Abilities, Message, Policy, PolicyError, Sampling, StopReason, Trace, Turn, answer_all};
-use burnish_reason::{Considered, Rates, Role, Strategist, StrategyConfig};
+use burnish_core::{
+    Abilities, Message, Policy, PolicyError, Sampling, Script, StopReason, Trace, Turn, answer_all, rng,
+};
+use burnish_reason::{Considered, REWARD_MODEL, Rates, Role, Strategist, StrategyConfig};
 use common::{Speaker, strategy, turn};
 use serde_json::json;
 
@@ -23,7 +25,7 @@ fn answer(config: &StrategyConfig, policy: impl Policy, question: Turn) -> (Stri
 
 /// Says a number that the seed decides: 7 more often than others.
 fn number(turn: &Turn) -> String {
-    format!("The answer is {}.", [7, 7, 7, 8, 9][(burnish_core::rng::bits(turn.seed, 9) % 5) as usize])
+    format!("The answer is {}.", [7, 7, 7, 8, 9][(rng::bits(turn.seed, 9) % 5) as usize])
 }
 
 fn all() -> Vec<StrategyConfig> {
@@ -205,6 +207,64 @@ fn a_judge_or_a_deliberator_takes_the_place_of_the_policy() {
     let mut strategist = Strategist::new(policy, config.build().unwrap()).with("deliberator", deliberator);
     let (_, output) = answer_all(&mut strategist, [turn("?", 1)]).pop().unwrap();
     assert_eq!(output.unwrap().message.content, "2");
+}
+
+/// Answers with a strategy whose reward model gives each answer a number of its own, moved by `by`.
+fn ranked(name: &str, seed: u64, by: f64) -> Considered {
+    let score = json!({"by": "reward_model", "path": "rm"});
+    let config = strategy(name, json!({"samples": 9, "score": score}));
+    let model = Script::new(move |turn: &Turn| {
+        // It reads what was sampled: the trace ends with the answer that the conversation ends with.
+        let said = &turn.messages[turn.messages.len() - 1].content;
+        assert_eq!(turn.trace.nodes().last().map(|node| &*node.text), Some(said.as_str()));
+        assert_eq!(turn.messages.len(), 2);
+        let drawn = said.bytes().fold(seed, |sum, byte| rng::bits(sum, u64::from(byte)));
+        let value = (drawn % 1000) as f64 / 100.0 - 5.0 + by;
+        // What it can't read has no number.
+        let said = if drawn % 7 == 0 { "too long for me".to_owned() } else { value.to_string() };
+        Ok((said, StopReason::EndToken))
+    });
+    let mut strategist =
+        Strategist::new(Speaker::new(number), config.build().unwrap()).with(REWARD_MODEL, model);
+    answer_all(&mut strategist, [turn("?", seed)]).pop().unwrap().1.unwrap();
+    strategist.take().remove(&seed).unwrap()
+}
+
+#[test]
+fn a_reward_model_ranks_by_its_numbers_and_only_their_differences_weigh_votes() {
+    let mut has_none = false;
+    for seed in 0..60 {
+        let best = ranked("best_of_n", seed, 0.0);
+        let scores = &best.selections[0].scores;
+        let highest = scores.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
+        let first = scores.iter().position(|score| *score == Some(highest)).unwrap_or(0);
+        assert_eq!((best.chosen, scores.len()), (first, 9));
+        has_none |= scores.contains(&None);
+        let vote = ranked("weighted_vote", seed, 0.0);
+        let selection = &vote.selections[0];
+        let weight = |answer: Option<usize>| -> f64 {
+            let own = selection.answers.iter().zip(&selection.scores).filter(|(own, _)| **own == answer);
+            own.filter_map(|(_, score)| *score).map(|score| (score - highest).exp()).sum()
+        };
+        let chosen = selection.answers[vote.chosen];
+        assert!(selection.answers.iter().all(|answer| weight(*answer) <= weight(chosen) + 1e-12), "{seed}");
+        for by in [-3.0, 800.0] {
+            assert_eq!(ranked("weighted_vote", seed, by).chosen, vote.chosen, "{seed} {by}");
+            assert_eq!(ranked("best_of_n", seed, by).chosen, best.chosen, "{seed} {by}");
+        }
+    }
+    assert!(has_none);
+}
+
+#[test]
+fn nobody_takes_the_place_of_a_reward_model() {
+    let config = strategy("best_of_n", json!({"score": {"by": "reward_model", "path": "rm"}}));
+    let mut strategist = Strategist::new(Speaker::new(number), config.build().unwrap());
+    let (_, output) = answer_all(&mut strategist, [turn("?", 1)]).pop().unwrap();
+    assert!(matches!(output, Err(PolicyError::Unable(problem)) if problem.contains("reward model")));
+    let words = Script::new(|_: &Turn| Ok(("7".to_owned(), StopReason::EndToken)));
+    let error = Strategist::new(words, config.build().unwrap()).check(&Sampling::at(1.0, 8));
+    assert!(error.unwrap_err().to_string().contains("reads tokens"));
 }
 
 #[test]

@@ -46,6 +46,10 @@ pub(crate) fn check_strategy(
         let rule = "must be \"judge\": a server reports no log-probs";
         return Err(("strategy.config.score.by".to_owned(), rule.to_owned()));
     }
+    if built.reward_model().is_some() && endpoint.is_some() {
+        let rule = "must be \"judge\": a server reports no tokens, which a reward model reads";
+        return Err(("strategy.config.score.by".to_owned(), rule.to_owned()));
+    }
     Ok(())
 }
 
@@ -71,6 +75,14 @@ mod tests {
             // A judge is asked greedily.
             ("majority", json!({}), 0.0, None, "strategy.config.temperature"),
             ("best_of_n", json!({}), 1.0, Some(&endpoint), "strategy.config.score.by"),
+            ("best_of_n", json!({"score": {"by": "reward_model"}}), 1.0, None, "strategy.config.score.path"),
+            (
+                "best_of_n",
+                json!({"score": {"by": "reward_model", "path": "rm"}}),
+                1.0,
+                Some(&endpoint),
+                "strategy.config.score.by",
+            ),
         ] {
             let (found, rule) = check(strategy, config, temperature, endpoint).unwrap_err();
             assert_eq!(found, key, "{rule}");

@@ -43,7 +43,7 @@ pub struct PathPlace<'a> {
 }
 
 /// Keys with one path each.
-const SINGLE: [(&[&str], PathKind); 10] = [
+const SINGLE: [(&[&str], PathKind); 12] = [
     (&["run", "dir"], PathKind::Own),
     (&["run", "cache"], PathKind::Own),
     (&["policy", "path"], PathKind::Model),
@@ -54,6 +54,8 @@ const SINGLE: [(&[&str], PathKind); 10] = [
     (&["user", "path"], PathKind::Model),
     (&["reward", "model", "path"], PathKind::Model),
     (&["env", "split", "scorer", "judge", "path"], PathKind::Model),
+    (&["user", "strategy", "config", "score", "path"], PathKind::Model),
+    (&["judge", "strategy", "config", "score", "path"], PathKind::Model),
 ];
 
 /// The key of an environment's configuration with its data files.
@@ -258,7 +260,8 @@ mod tests {
                 "base_model": {"path": "w"}, "models": [{"from": "x.toml"}, {"from": {"recipe": "y.toml"}}],
                 "calibration": {"env": "rows", "config": rows("i")},
             },
-            "critic": {"path": "critic"}, "judge": {"path": "judge", "prompt": "path"}, "user": {"path": "user"},
+            "critic": {"path": "critic"}, "judge": {"path": "judge", "prompt": "path"},
+            "user": {"path": "user", "strategy": {"strategy": "best_of_n", "config": {"score": {"path": "scores"}}}},
             "reward": {"model": {"path": "reward"}},
             "env": {"id": "rows", "config": rows("a"), "split": {"scorer": {"judge": {"path": "scorer"}}}},
             "eval": {"config": {"path": ["b", "c"]}, "extra": [{"name": "x", "config": rows("d")}]},
@@ -301,6 +304,7 @@ mod tests {
             "teacher.from.recipe=two.toml",
             "teacher.path=teacher",
             "user.path=user",
+            "user.strategy.config.score.path=scores",
             "weights.base_model.path=w",
             "weights.calibration.config.base_dir=rows",
             "weights.calibration.config.path=i rows",

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use burnish_core::{
     Ending, Episode, Message, Node, Policy, Record, Sampled, Source, StopReason, Task, TaskId, Trace, Verdict,
 };
 use burnish_eval::{Measure, Summary, is_cut_short, is_success};
+use burnish_model::Chat;
 use burnish_remote::endpoint::EndpointPolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -216,7 +218,7 @@ impl Target {
             (0..ids.len()).step_by(size).map(|from| from..ids.len().min(from + size)).collect();
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
         // Load the policy first: if it can't be used, nothing is written.
-        let mut policy = self.opened(&tasks, set, watch)?;
+        let (mut policy, _) = self.opened(&tasks, set, watch)?;
         let keeping = match out {
             Some(dir) => {
                 let settings = settings(self, set, size, None)?;
@@ -261,7 +263,7 @@ impl Target {
         Ok(Evaluated::Done(Box::new(summary)))
     }
 
-    /// The policy, ready to play a set.
+    /// The policy, ready to play a set, and the chat format of a model.
     ///
     /// # Errors
     /// If it can't be loaded or asked.
@@ -270,15 +272,16 @@ impl Target {
         tasks: &Tasks,
         set: &EvalSet,
         watch: &mut dyn Watch,
-    ) -> Result<Box<dyn Policy>, RunError> {
+    ) -> Result<(Box<dyn Policy>, Option<Arc<Chat>>), RunError> {
         watch.event(Event::Doing("loading the policy"));
         Ok(match self.player() {
-            Player::Endpoint(config) => Box::new(served(config, self.recipe(), set)?),
+            Player::Endpoint(config) => (Box::new(served(config, self.recipe(), set)?), None),
             Player::Model { version, .. } => {
                 self.share_library(tasks)?;
                 let loaded = self.load()?;
                 tasks.others.check(&loaded.chat.tokenizer)?;
-                Box::new(loaded.sampler(*version, self.recipe().rollout.limits()))
+                let policy = Box::new(loaded.sampler(*version, self.recipe().rollout.limits()));
+                (policy, Some(loaded.chat))
             }
         })
     }

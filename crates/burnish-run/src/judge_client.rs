@@ -7,12 +7,13 @@ use std::sync::Arc;
 use burnish_core::{Message, Policy, PolicyError, Sampling, Trace, Turn, TurnOutput, answer_all};
 use burnish_engine::Limits;
 use burnish_model::{Loading, Trains};
-use burnish_reason::{Strategist, Strategy, StrategyConfig};
+use burnish_reason::{REWARD_MODEL, Strategist, Strategy, StrategyConfig};
 use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
 
 use crate::RunError;
 use crate::policy::LoadedPolicy;
+use crate::reward_model::RewardReader;
 
 const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
 
@@ -21,6 +22,8 @@ pub(crate) struct JudgeClient {
     who: Who,
     /// What answers on top of it.
     strategy: Option<Arc<dyn Strategy>>,
+    /// Who gives the answers of the strategy numbers.
+    reward_model: Option<RewardReader>,
 }
 
 enum Who {
@@ -51,17 +54,27 @@ impl JudgeClient {
             (None, Some(endpoint)) => Who::Endpoint(Box::new(EndpointPolicy::new(endpoint.clone())?)),
             (None, None) => return Err(RunError::Refused("a judge needs `path` or `endpoint`".into())),
         };
-        Ok(JudgeClient { who, strategy: None })
+        Ok(JudgeClient { who, strategy: None, reward_model: None })
     }
 
-    /// The same, with a strategy on top of it if one is given.
+    /// The same, with a strategy on top of it if one is given; models that the strategy asks run on `device`.
     ///
     /// # Errors
-    /// If it is none.
-    pub(crate) fn answering_by(self, strategy: Option<&StrategyConfig>) -> Result<Self, RunError> {
-        let built = strategy.map(StrategyConfig::build).transpose();
+    /// If it is none, or asks a reward model that can't be used.
+    pub(crate) fn answering_by(
+        self,
+        strategy: Option<&StrategyConfig>,
+        device: &Device,
+    ) -> Result<Self, RunError> {
+        let Some(strategy) = strategy else { return Ok(self) };
+        let built = strategy.build();
         let strategy = built.map_err(|error| RunError::Refused(format!("judge.strategy.{error}")))?;
-        Ok(JudgeClient { strategy, ..self })
+        let tokenizer = match &self.who {
+            Who::Local(loaded) => Some(&*loaded.chat.tokenizer),
+            Who::Endpoint(_) => None,
+        };
+        let reward_model = RewardReader::of_strategy(&*strategy, "judge.strategy.", tokenizer, device)?;
+        Ok(JudgeClient { strategy: Some(strategy), reward_model, ..self })
     }
 
     /// Its answer to each question.
@@ -92,7 +105,13 @@ impl JudgeClient {
         };
         let turns = questions.into_iter().map(turn);
         let answers = match &self.strategy {
-            Some(strategy) => answer_all(&mut Strategist::new(policy, Arc::clone(strategy)), turns),
+            Some(strategy) => {
+                let mut strategist = Strategist::new(policy, Arc::clone(strategy));
+                if let Some(model) = &mut self.reward_model {
+                    strategist = strategist.with(REWARD_MODEL, model);
+                }
+                answer_all(&mut strategist, turns)
+            }
             None => answer_all(policy, turns),
         };
         answers.into_iter().map(said).collect()
@@ -133,12 +152,12 @@ mod tests {
             config: json!({"samples": 3, "equality": "exact", "temperature": 1.0}),
         };
         let voting = JudgeClient::new(None, Some(&voting), &Device::cpu()).unwrap();
-        let mut voting = voting.answering_by(Some(&strategy)).unwrap();
+        let mut voting = voting.answering_by(Some(&strategy), &Device::cpu()).unwrap();
         assert_eq!(voting.ask(vec![message(1)], how).unwrap(), ["A"]);
         assert_eq!(sent.lock().unwrap().len(), 3);
         let unknown = StrategyConfig::new("majorty");
         let error = JudgeClient::new(None, Some(&endpoint), &Device::cpu()).unwrap();
-        let error = error.answering_by(Some(&unknown)).err().unwrap().to_string();
+        let error = error.answering_by(Some(&unknown), &Device::cpu()).err().unwrap().to_string();
         assert!(error.contains("judge.strategy") && error.contains("did you mean `majority`"), "{error}");
 
         // An address on which nobody listens any more.

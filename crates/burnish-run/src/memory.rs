@@ -4,7 +4,7 @@
 //! trains, because sampling gives back what it took before training begins. Each number is what a part takes at most: a
 //! batch may have fewer tokens, and answers may be shorter than the context.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burnish_engine::SamplingNeed;
 use burnish_model::{Loading, ModelConfig, Outline, Trains};
@@ -15,6 +15,7 @@ use burnish_train::{Place, UpdateNeed, scoring_need};
 use crate::RunError;
 use crate::model_path::locate;
 use crate::reference::Reference;
+use crate::reward_model::scores_of;
 use crate::stages::{Origin, origin};
 
 /// When a part takes its memory.
@@ -264,10 +265,14 @@ impl Count<'_> {
         let user = recipe.user.as_ref().and_then(|user| user.path.as_ref());
         let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_ref());
         let model = recipe.reward.model.as_ref().map(|model| &model.path);
+        let ranks_user = scores_of(recipe.user.as_ref().and_then(|user| user.strategy.as_ref()));
+        let ranks_judge = scores_of(recipe.judge.as_ref().and_then(|judge| judge.strategy.as_ref()));
         let all = [
-            ("the simulated user", user, &plain, "user.path"),
-            ("the judge", judge, &plain, "judge.path"),
-            ("the reward model", model, &recipe.policy.sampling(), "reward.model.path"),
+            ("the simulated user", user.map(PathBuf::as_path), &plain, "user.path"),
+            ("who ranks the user's answers", ranks_user, &plain, "user.strategy.config.score.path"),
+            ("the judge", judge.map(PathBuf::as_path), &plain, "judge.path"),
+            ("who ranks the judge's answers", ranks_judge, &plain, "judge.strategy.config.score.path"),
+            ("the reward model", model.map(PathBuf::as_path), &recipe.policy.sampling(), "reward.model.path"),
         ];
         for (what, path, loading, by) in all {
             if let Some(path) = path {

@@ -4,6 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use burnish_train::checkpoint::{self, Checkpoint, Extent};
+use serde_json::Value;
 
 use crate::RunError;
 use crate::trainer::TRAINER;
@@ -50,6 +51,19 @@ pub(crate) fn pin(recipe: &mut Recipe, watch: &mut dyn Watch) -> Result<(), RunE
         if let Some(note) = note {
             watch.event(Event::Note(format!("{key}: {note}")));
             *path = dir;
+        }
+    }
+    let user = recipe.user.as_mut().and_then(|user| user.strategy.as_mut());
+    let judge = recipe.judge.as_mut().and_then(|judge| judge.strategy.as_mut());
+    for (key, strategy) in [("user", user), ("judge", judge)] {
+        let path = strategy.and_then(|strategy| strategy.config.pointer_mut("/score/path"));
+        let Some(Value::String(path)) = path else { continue };
+        let key = format!("{key}.strategy.config.score.path");
+        let found = locate(Path::new(path)).map_err(|error| RunError::Refused(format!("{key}: {error}")));
+        let Located { dir, note } = found?;
+        if let Some(note) = note {
+            watch.event(Event::Note(format!("{key}: {note}")));
+            *path = dir.to_string_lossy().into_owned();
         }
     }
     Ok(())

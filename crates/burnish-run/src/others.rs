@@ -2,18 +2,19 @@
 //! the reward model, which judges.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use burnish_core::{Episode, Policy};
 use burnish_engine::Limits;
 use burnish_env::rollout::{self, Partners, RolloutSpec};
-use burnish_model::{Loading, Tokenizer, Trains};
-use burnish_reason::Strategist;
+use burnish_model::{Chat, Loading, Tokenizer, Trains};
+use burnish_reason::{REWARD_MODEL, Strategist};
 use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
 
 use crate::RunError;
 use crate::policy::LoadedPolicy;
-use crate::reward_model::RewardModel;
+use crate::reward_model::{RewardModel, RewardReader};
 use burnish_recipe::Recipe;
 
 const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
@@ -67,19 +68,27 @@ fn partners(recipe: &Recipe) -> Result<Option<Partners>, RunError> {
     let Some(user) = &recipe.user else { return Ok(None) };
     let device = Device::open(&recipe.device)?;
     let policy = asked_only(user.path.as_deref(), user.endpoint.as_ref(), &device)?;
-    let policy = policy.ok_or_else(|| RunError::Refused("user: needs `path` or `endpoint`".into()))?;
+    let (policy, chat) =
+        policy.ok_or_else(|| RunError::Refused("user: needs `path` or `endpoint`".into()))?;
     let policy: Box<dyn Policy> = match &user.strategy {
         Some(strategy) => {
             let built =
                 strategy.build().map_err(|error| RunError::Refused(format!("user.strategy.{error}")))?;
-            Box::new(Strategist::over(policy, built))
+            let tokenizer = chat.as_deref().map(|chat| &*chat.tokenizer);
+            let model = RewardReader::of_strategy(&*built, "user.strategy.", tokenizer, &device)?;
+            let strategist = Strategist::over(policy, built);
+            match model {
+                Some(model) => Box::new(strategist.with(REWARD_MODEL, model)),
+                None => Box::new(strategist),
+            }
         }
         None => policy,
     };
     Ok(Some(Partners::default().with(USER, policy, user.sampling())))
 }
 
-/// A policy that is only asked, from `path` or `endpoint`, whichever is given; a model runs on `device`.
+/// A policy that is only asked, from `path` or `endpoint`, whichever is given, and the chat format of a model, which runs on
+/// `device`.
 ///
 /// # Errors
 /// If the model can't be loaded, or the server's key is missing.
@@ -87,12 +96,14 @@ pub(crate) fn asked_only(
     path: Option<&Path>,
     endpoint: Option<&EndpointConfig>,
     device: &Device,
-) -> Result<Option<Box<dyn Policy>>, RunError> {
+) -> Result<Option<(Box<dyn Policy>, Option<Arc<Chat>>)>, RunError> {
     Ok(match (path, endpoint) {
         (Some(path), _) => {
-            Some(Box::new(LoadedPolicy::load(path, &LOADING)?.on(device).sampler(0, Limits::default())))
+            let loaded = LoadedPolicy::load(path, &LOADING)?.on(device);
+            let policy = Box::new(loaded.sampler(0, Limits::default()));
+            Some((policy, Some(loaded.chat)))
         }
-        (None, Some(endpoint)) => Some(Box::new(EndpointPolicy::new(endpoint.clone())?)),
+        (None, Some(endpoint)) => Some((Box::new(EndpointPolicy::new(endpoint.clone())?), None)),
         (None, None) => None,
     })
 }

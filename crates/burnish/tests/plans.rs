@@ -6,11 +6,11 @@ mod common;
 
 use std::sync::Arc;
 
-use burnish_core::{Episode, Source, StopReason, Trace};
+use burnish_core::{Episode, Source, StopReason, Task, Told, Trace};
 use burnish_model::Loading;
 use burnish_rl::LossConfig;
 use burnish_run::LoadedPolicy;
-use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
+use burnish_rundir::journal::{EpisodeKind, EpisodeRow, Journal, StoredEpisode};
 use burnish_train::adamw::{AdamwConfig, Moments};
 use burnish_train::checkpoint::Checkpoint;
 use burnish_train::{PassConfig, Sample, Trainer, TrainerConfig, accumulate, totals};
@@ -116,6 +116,67 @@ fn a_group_deliberates_over_drafts_and_only_its_answers_are_kept() {
     refused("{drafts=999}", "plan.config.drafts");
     refused("{template=\"{prompt}\"}", "{drafts}");
     refused("{draft=\"x\"}", "{draft}");
+}
+
+/// Writes another text in place of the prompt that the first episode's record says was shown, and returns whether there
+/// was one.
+fn show_something_else(scratch: &Scratch, name: &str, step: u64, kind: &EpisodeKind) -> bool {
+    let mut journal = Journal::open(&scratch.path(&format!("runs/{name}/run.db"))).unwrap();
+    let mut kept = journal.episodes(step, kind.clone()).unwrap();
+    let shown = kept[0].episode.record.contacts.iter_mut().find_map(|contact| match &mut contact.answer {
+        Some(Told::Value(begun)) => begun.get_mut("messages").and_then(|messages| messages.get_mut(0)),
+        _ => None,
+    });
+    let Some(message) = shown else { return false };
+    message["content"] = Value::from(format!("{} 1", message["content"].as_str().unwrap()));
+    let mut tasks: Vec<Task> = Vec::new();
+    for stored in &kept {
+        if !tasks.iter().any(|task| task.id == stored.task.id) {
+            tasks.push(stored.task.clone());
+        }
+    }
+    let rows: Vec<EpisodeRow<'_>> = kept
+        .iter()
+        .map(|StoredEpisode { task_index, episode, reward, advantage, .. }| EpisodeRow {
+            task_index: *task_index,
+            episode,
+            reward: *reward,
+            advantage: *advantage,
+        })
+        .collect();
+    journal.truncate_after(step - 1).unwrap();
+    journal.record_step(step, kind.clone(), &tasks, &rows).unwrap();
+    true
+}
+
+#[test]
+fn episodes_whose_prompts_show_drafts_are_played_again_on_their_records() {
+    let scratch = Scratch::with_policy_of_chains();
+    let heavyskill = "plan={plan=\"heavyskill\", config={drafts=3, draft_tokens=12, \
+                      template=\"{prompt}~{drafts}~{prompt}\", draft=\"({draft})\"}}";
+    let skpo = "plan={plan=\"skpo\", config={draft_tokens=5}}";
+    for (name, plan, credit) in
+        [("heavyskill", heavyskill, None), ("skpo", skpo, Some("advantage.estimator=skpo"))]
+    {
+        let fixed = [plan, "train.max_steps=2", "eval.every=1", "eval.draft=true", "eval.temperature=1.0"];
+        run(&scratch, name, &[&fixed[..], credit.as_slice()].concat());
+        let dir = format!("runs/{name}");
+        let of = |kind: &EpisodeKind| {
+            let eval: &[&str] = if *kind == EpisodeKind::Eval { &["--eval"] } else { &[] };
+            scratch.burnish(&[&["rollout", "--from", &dir, "--step", "2", "--replay"], eval].concat())
+        };
+        for kind in [EpisodeKind::Train, EpisodeKind::Eval] {
+            let episodes = stored(&scratch, name, 2, kind.clone());
+            let again = of(&kind).succeeds().stdout();
+            assert!(again.contains(&format!("{} episodes played again", episodes.len())), "{name}: {again}");
+        }
+        for kind in [EpisodeKind::Eval, EpisodeKind::Train] {
+            std::fs::copy(scratch.path(&format!("{dir}/run.db")), scratch.path("kept.db")).unwrap();
+            assert!(show_something_else(&scratch, name, 2, &kind), "{name}: no prompt is on record");
+            of(&kind).fails_with(&["the record does not fit the episode", "something else was asked"]);
+            std::fs::copy(scratch.path("kept.db"), scratch.path(&format!("{dir}/run.db"))).unwrap();
+        }
+    }
 }
 
 #[test]

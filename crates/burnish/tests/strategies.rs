@@ -155,8 +155,10 @@ fn no_selection_reads_the_gold() {
     let scratch = Scratch::new();
     rows(&scratch, "right", |at| (at + 1).to_string());
     rows(&scratch, "garbage", |at| (7_000 + 13 * at).to_string());
+    with_reward_model(&scratch);
     for strategy in [
         "best_of_n:samples=3",
+        "best_of_n:samples=3,score.by=reward_model,score.path=rm",
         "best_of_n:samples=2,score={by=\"judge\",tokens_max=3}",
         "majority:samples=4",
         "weighted_vote:samples=4",
@@ -184,6 +186,144 @@ fn no_selection_reads_the_gold() {
             |arms: &Value| arms.as_array().unwrap().iter().all(|turns| !turns[0]["candidates"].is_null());
         assert!(right.iter().all(|record| asked(&record["turns"])), "{strategy}");
         assert!(right == garbage, "{strategy}");
+    }
+}
+
+/// Trains a reward model in `rm` for a little while: the more of an answer is `up`, the better.
+fn with_reward_model(scratch: &Scratch) {
+    let pair = |at: usize| {
+        let (better, worse) = (vec!["up"; 1 + at % 4].join(" "), vec!["down"; 1 + at % 3].join(" "));
+        format!("{}\n", json!({"prompt": format!("move {at}"), "chosen": better, "rejected": worse}))
+    };
+    scratch.write("pairs.jsonl", (0..32).map(pair).collect::<String>());
+    let recipe = format!(
+        "run.dir = \"rm\"\npolicy.path = {STARTER:?}\n[train]\nmethod = \"reward\"\nmax_steps = 4\nsequences_per_step = 8\n\
+         [data]\npath = \"pairs.jsonl\"\n[optimizer]\nlearning_rate = 1e-3\n"
+    );
+    scratch.write("rm.toml", recipe);
+    scratch.burnish(&["train", "rm.toml"]).succeeds();
+}
+
+/// Ranked by the reward model in `rm`.
+const RANKED: &str = "score.by=reward_model,score.path=rm";
+
+#[test]
+fn a_reward_model_ranks_answers_by_what_it_gives_episodes() {
+    let scratch = Scratch::new();
+    rows(&scratch, "right", |at| (at + 1).to_string());
+    with_reward_model(&scratch);
+    let recipe = String::from_utf8(scratch.read("right.toml")).unwrap();
+    scratch.write("judged.toml", format!("{recipe}[reward.model]\npath = \"rm\"\n"));
+    for name in ["best_of_n", "weighted_vote"] {
+        let strategy = format!("{name}:samples=4,{RANKED}");
+        scratch.burnish(&["eval", "judged.toml", "--strategy", &strategy, "--out", name]).succeeds();
+        let records = lines(&scratch, &format!("{name}/items.jsonl"));
+        assert_eq!(records.len(), 10);
+        let mut all = Vec::new();
+        for record in &records {
+            let [plain, own] = [0, 1].map(|arm| &record["arms"][arm]["samples"][0]);
+            let turn = &own["turns"][0];
+            let candidates = turn["candidates"].as_array().unwrap();
+            let (drafts, grades) = candidates.split_at(4);
+            let selection = &turn["selections"][0];
+            let scores: Vec<f64> =
+                selection["scores"].as_array().unwrap().iter().map(|score| score.as_f64().unwrap()).collect();
+            assert_eq!((grades.len(), scores.len()), (4, 4));
+            let count = |of: &Value, key: &str| of["tokens"][key].as_u64().unwrap();
+            for (at, (draft, grade)) in drafts.iter().zip(grades).enumerate() {
+                assert_eq!((&grade["role"], &grade["number"]), (&json!("grade"), &json!(at)));
+                let said = grade["message"]["content"].as_str().unwrap();
+                assert_eq!(said.parse(), Ok(scores[at]));
+                // It reads the whole conversation, and says nothing in tokens.
+                let whole = count(draft, "read") + count(draft, "generated");
+                assert_eq!((count(grade, "read"), count(grade, "generated")), (whole, 0));
+            }
+            let read: u64 = candidates.iter().map(|candidate| count(candidate, "read")).sum();
+            assert_eq!((count(turn, "read"), turn["is_counted"].as_bool()), (read, Some(true)));
+            // `[reward.model]` judged the episodes. The first draft is the plain answer.
+            let chosen = turn["chosen"].as_u64().unwrap() as usize;
+            let given =
+                |sample: &Value| sample["played"]["verdict"]["rewards"]["reward_model"].as_f64().unwrap();
+            for (score, given) in [(scores[0], given(plain)), (scores[chosen], given(own))] {
+                assert!((score - given).abs() < 1e-4, "{name}: {score}, as a reward {given}");
+            }
+            if name == "best_of_n" {
+                assert!(scores.iter().all(|score| *score <= scores[chosen]), "{scores:?} {chosen}");
+            }
+            assert!(drafts.iter().any(|draft| draft["message"] != drafts[0]["message"]));
+            all.extend(scores);
+        }
+        all.sort_by(f64::total_cmp);
+        assert!(all[all.len() - 1] - all[0] > 0.1, "{name}: {all:?}");
+    }
+    // The same command goes on, and another reward model in the same place is another evaluation.
+    let strategy = format!("best_of_n:samples=4,{RANKED}");
+    let again = ["eval", "judged.toml", "--strategy", &strategy, "--out", "best_of_n"];
+    scratch.burnish(&again).succeeds();
+    scratch.burnish(&["train", "rm.toml", "run.dir=rm2", "run.seed=7"]).succeeds();
+    let other = "best_of_n:samples=4,score.by=reward_model,score.path=rm2";
+    let other = ["eval", "judged.toml", "--strategy", other, "--out", "best_of_n"];
+    scratch.burnish(&other).fails_with(&["holds an evaluation with other settings", "reward_model"]);
+    // Prompts are answered by it as well.
+    let prompts = ["generate", STARTER, "--file", "right.jsonl", "--temperature", "1", "--max-tokens", "12"];
+    scratch.burnish(&[&prompts[..], &["--strategy", &strategy]].concat()).succeeds();
+}
+
+#[test]
+fn a_reward_model_that_can_not_rank_is_refused_by_its_key() {
+    let scratch = Scratch::new();
+    rows(&scratch, "right", |at| (at + 1).to_string());
+    with_reward_model(&scratch);
+    let refused = |strategy: &str, more: &[&str], parts: &[&str]| {
+        let ask = ["eval", "right.toml", "--out", "none", "--strategy", strategy];
+        scratch.burnish(&[&ask[..], more].concat()).fails_with(parts);
+        assert!(!scratch.path("none").exists(), "{strategy}");
+    };
+    refused("best_of_n:score.by=reward_model", &[], &["config.score.path", "must name the reward model"]);
+    refused("best_of_n:score.path=rm", &[], &["config.score.path", "by = \"reward_model\""]);
+    refused("best_of_n:score.by=reward_model,score.path=nowhere", &[], &["config.score.path", "nowhere"]);
+    let logits = format!("best_of_n:score.by=reward_model,score.path='{STARTER}'");
+    refused(&logits, &[], &["config.score.path", "model with logits"]);
+    let ranked = format!("best_of_n:{RANKED}");
+    let server = ["--policy", "http://127.0.0.1:1/v1", "--model", "served"];
+    refused(&ranked, &server, &["--strategy", "config.score.by", "reads tokens"]);
+    // Another tokenizer: two tokens have each other's ids.
+    std::fs::create_dir(scratch.path("other")).unwrap();
+    for entry in std::fs::read_dir(scratch.path("rm/checkpoints/step_4")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            std::fs::copy(&path, scratch.path("other").join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let mut tokenizer: Value = serde_json::from_slice(&scratch.read("other/tokenizer.json")).unwrap();
+    let vocab = tokenizer["model"]["vocab"].as_object_mut().unwrap();
+    let (a, b) = (vocab["a"].clone(), vocab["b"].clone());
+    vocab.insert("a".into(), b);
+    vocab.insert("b".into(), a);
+    scratch.write("other/tokenizer.json", tokenizer.to_string());
+    let other = "best_of_n:score.by=reward_model,score.path=other";
+    refused(other, &[], &["config.score.path", "another tokenizer"]);
+}
+
+#[test]
+fn a_user_of_a_recipe_answers_by_what_a_reward_model_ranks_highest() {
+    let scratch = Scratch::new();
+    with_reward_model(&scratch);
+    let recipe = |score: &str| {
+        format!(
+            "[run]\ndir = \"run\"\n[policy]\npath = {STARTER:?}\n[train]\nmethod = \"grpo\"\nmax_steps = 1\n[env]\nid = \"orders\"\n\
+             [rollout]\ntokens_max = 8\nturns_max = 2\n[eval]\ntasks = 2\n[user]\npath = {STARTER:?}\ntemperature = 1.0\n\
+             tokens_max = 6\nstrategy = {{ strategy = \"best_of_n\", config = {{ samples = 3, score = {score} }} }}\n"
+        )
+    };
+    scratch.write("user.toml", recipe("{ by = \"reward_model\", path = \"rm\" }"));
+    scratch.burnish(&["eval", "user.toml"]).succeeds();
+    for (score, part) in [
+        ("{ by = \"reward_model\", path = \"nowhere\" }", "nowhere"),
+        ("{ by = \"reward_model\" }", "must name the reward model"),
+    ] {
+        scratch.write("user.toml", recipe(score));
+        scratch.burnish(&["eval", "user.toml"]).fails_with(&["user.strategy.config.score.path", part]);
     }
 }
 

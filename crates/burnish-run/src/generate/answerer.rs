@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use burnish_core::{Abilities, Grammar, Piece, Sampling, SamplingOptions, Streaming};
 use burnish_engine::{GrammarError, Limits, LocalPolicy, check_grammar};
+use burnish_model::Tokenizer;
 use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_serve::Decode;
 use burnish_tensor::{Device, Precision};
@@ -122,6 +123,14 @@ impl Answerer {
     /// What a person should be told about the run or the directory.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Its tokenizer; `None` of a server.
+    pub fn tokenizer(&self) -> Option<Arc<Tokenizer>> {
+        match &self.who {
+            Who::Local { loaded, .. } => Some(Arc::clone(&loaded.chat.tokenizer)),
+            Who::Server(_) => None,
+        }
     }
 
     /// Does it read and record token ids?

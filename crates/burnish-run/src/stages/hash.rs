@@ -10,6 +10,7 @@ use super::surgery;
 use crate::RunError;
 use crate::model_files::policy_digests;
 use crate::model_path;
+use crate::reward_model::scores_of;
 use burnish_recipe::{Recipe, StageUse, renamed};
 use burnish_rundir::files::{FileError, file_digest};
 
@@ -85,6 +86,8 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
         ("judge", judge),
         ("user", user),
         ("reward", reward),
+        ("user_scores", scores_of(recipe.user.as_ref().and_then(|user| user.strategy.as_ref()))),
+        ("judge_scores", scores_of(recipe.judge.as_ref().and_then(|judge| judge.strategy.as_ref()))),
     ];
     for (name, path) in given {
         if let Some(path) = path {

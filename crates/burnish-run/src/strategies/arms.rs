@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use super::on_top::{OnTop, of_setting, refused};
 use super::records::{Arm, StrategyRecord, records};
 use crate::RunError;
+use crate::model_files::policy_digests;
+use crate::model_path::locate;
 
 /// The strategy, and what it is compared with.
 pub struct Arms {
@@ -62,9 +64,14 @@ impl Arms {
         let wrong = |(key, problem): (String, String)| refused(&key, &problem);
         let own = OnTop::new(section, sampling)?;
         let config = section.with_skill().map_err(wrong)?.complete().map_err(of_setting)?;
-        let named = json!({
+        let mut named = json!({
             "strategy": config.strategy, "config": config.config, "deliberator": section.deliberator, "judge": section.judge
         });
+        if let Some(path) = own.reward_model() {
+            let wrong = |error: RunError| refused("config.score.path", &error.to_string());
+            let files = locate(path).and_then(|found| policy_digests(&found.dir)).map_err(wrong)?;
+            named["reward_model"] = json!(files);
+        }
         let config = config.config;
         let equality = config.get("equality").cloned().unwrap_or(json!("math"));
         let given = config.get("temperature").and_then(Value::as_f64);

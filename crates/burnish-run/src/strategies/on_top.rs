@@ -1,20 +1,24 @@
 //! A strategy with everybody whom it asks, ready to be put on top of a policy.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use burnish_core::{Policy, Sampling};
-use burnish_reason::{DELIBERATOR, JUDGE, SettingError, Strategist, Strategy};
+use burnish_model::Tokenizer;
+use burnish_reason::{DELIBERATOR, JUDGE, REWARD_MODEL, SettingError, Strategist, Strategy};
 use burnish_recipe::{InPlace, StrategySection};
 use burnish_tensor::Device;
 
 use crate::RunError;
 use crate::others::asked_only;
+use crate::reward_model::RewardReader;
 
 /// A strategy, and who is asked besides the policy.
 pub struct OnTop {
     strategy: Arc<dyn Strategy>,
     deliberator: Option<Box<dyn Policy>>,
     judge: Option<Box<dyn Policy>>,
+    reward_model: Option<RewardReader>,
 }
 
 impl OnTop {
@@ -25,22 +29,37 @@ impl OnTop {
     pub fn new(section: &StrategySection, sampling: &Sampling) -> Result<Self, RunError> {
         let strategy = section.build().map_err(|(key, problem)| refused(&key, &problem))?;
         strategy.check_sampling(sampling).map_err(of_setting)?;
-        Ok(OnTop { strategy, deliberator: None, judge: None })
+        Ok(OnTop { strategy, deliberator: None, judge: None, reward_model: None })
     }
 
-    /// Loads those who are asked besides the policy; models run on `device`.
+    /// Loads those who are asked besides the policy; models run on `device`. `policy` is the policy's tokenizer, if that is
+    /// known here.
     ///
     /// # Errors
-    /// If a model can't be loaded, or a server's key is missing.
-    pub fn load(&mut self, section: &StrategySection, device: &str) -> Result<(), RunError> {
+    /// If a model can't be loaded or can't read the policy's tokens, or a server's key is missing.
+    pub fn load(
+        &mut self,
+        section: &StrategySection,
+        device: &str,
+        policy: Option<&Tokenizer>,
+    ) -> Result<(), RunError> {
         let device = Device::open(device)?;
-        let open = |who: &Option<InPlace>| match who {
-            Some(InPlace::Model(path)) => asked_only(Some(path), None, &device),
-            Some(InPlace::Endpoint(endpoint)) => asked_only(None, Some(endpoint), &device),
-            None => Ok(None),
+        let open = |who: &Option<InPlace>| -> Result<Option<Box<dyn Policy>>, RunError> {
+            let asked = match who {
+                Some(InPlace::Model(path)) => asked_only(Some(path), None, &device),
+                Some(InPlace::Endpoint(endpoint)) => asked_only(None, Some(endpoint), &device),
+                None => Ok(None),
+            };
+            Ok(asked?.map(|(policy, _)| policy))
         };
         (self.deliberator, self.judge) = (open(&section.deliberator)?, open(&section.judge)?);
+        self.reward_model = RewardReader::of_strategy(&*self.strategy, "--strategy: ", policy, &device)?;
         Ok(())
+    }
+
+    /// The reward model that the strategy asks, if it asks one.
+    pub(super) fn reward_model(&self) -> Option<&Path> {
+        self.strategy.reward_model()
     }
 
     /// The strategy on top of `policy`.
@@ -51,6 +70,9 @@ impl OnTop {
         }
         if let Some(judge) = &mut self.judge {
             strategist = strategist.with(JUDGE, &mut **judge);
+        }
+        if let Some(model) = &mut self.reward_model {
+            strategist = strategist.with(REWARD_MODEL, model);
         }
         strategist
     }

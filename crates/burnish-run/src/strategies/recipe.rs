@@ -68,9 +68,9 @@ impl Target {
         let chunks: Vec<Range<usize>> =
             (0..ids.len()).step_by(size).map(|from| from..ids.len().min(from + size)).collect();
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
-        let mut policy = self.opened(&tasks, set, watch)?;
+        let (mut policy, chat) = self.opened(&tasks, set, watch)?;
         arms.own().check(&mut *policy, &set.sampling)?;
-        arms.own().load(strategy, &recipe.device)?;
+        arms.own().load(strategy, &recipe.device, chat.as_deref().map(|chat| &*chat.tokenizer))?;
         let (mut file, mut kept) = match out {
             Some(dir) => {
                 let settings = settings(self, set, size, Some(arms.named().clone()))?;

@@ -10,6 +10,7 @@ use burnish_engine::{Limits, LocalPolicy};
 use burnish_env::lang::spoken;
 use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
 use burnish_env::rows::VerifierConfig;
+use burnish_model::Tokenizer;
 use burnish_tensor::{Device, Precision};
 use burnish_verify::code;
 use burnish_verify::language::{Language, SHARE};
@@ -153,6 +154,11 @@ impl Prepared {
     /// Where chunks end.
     pub(super) fn ends(&self) -> Vec<usize> {
         self.chunks.iter().map(|chunk| chunk.end).collect()
+    }
+
+    /// The policy's tokenizer.
+    pub(super) fn tokenizer(&self) -> &Tokenizer {
+        &self.policy.chat.tokenizer
     }
 
     /// The policy, which samples.

@@ -29,7 +29,7 @@ pub fn compare(
     let mut arms = Arms::new(strategy, &prepared.settings.sampling)?;
     let mut policy = prepared.sampler();
     arms.own().check(&mut policy, &prepared.settings.sampling)?;
-    arms.own().load(strategy, &prepared.settings.device)?;
+    arms.own().load(strategy, &prepared.settings.device, Some(prepared.tokenizer()))?;
     prepared.settings.strategy = Some(arms.named().clone());
     let (ids, settings) = (prepared.ids(), &prepared.settings);
     let (mut file, mut kept) = match &options.out {

@@ -133,7 +133,8 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     let mut on_top = strategy.as_ref().map(|section| OnTop::new(section, &many.sampling)).transpose()?;
     if let (Some(on_top), Some(section)) = (&mut on_top, &strategy) {
         on_top.check(answerer.policy(), &many.sampling)?;
-        on_top.load(section, asked.device.as_deref().unwrap_or("cpu"))?;
+        let tokenizer = answerer.tokenizer();
+        on_top.load(section, asked.device.as_deref().unwrap_or("cpu"), tokenizer.as_deref())?;
     }
     let mut strategist;
     let policy: &mut dyn Policy = match &mut on_top {

@@ -46,7 +46,7 @@ impl PairJudge {
         let Some(config) = making.recipe.judge.clone() else { return Ok(None) };
         let device = Device::open(&making.recipe.device)?;
         let policy = JudgeClient::new(config.path.as_deref(), config.endpoint.as_ref(), &device)?;
-        let policy = policy.answering_by(config.strategy.as_ref())?;
+        let policy = policy.answering_by(config.strategy.as_ref(), &device)?;
         Ok(Some(Box::new(PairJudge { config, policy })))
     }
 
