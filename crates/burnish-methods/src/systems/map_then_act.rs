@@ -18,7 +18,7 @@ pub(super) const SYSTEM: System = System {
     environments: &["mapping", "mapped"],
     recipe: Some("recipes/mapping-sft.toml"),
     set: &[],
-    study: None,
+    study: Some("recipes/studies/mapping.toml"),
     results: &[],
     reduces_to: &["ReAct, with explore_max = 0 and global = 0: the same prompts and transcripts"],
     run: None,

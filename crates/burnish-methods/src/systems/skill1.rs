@@ -20,7 +20,7 @@ pub(super) const SYSTEM: System = System {
     environments: &["skilled"],
     recipe: Some("recipes/skilled.toml"),
     set: &[],
-    study: None,
+    study: Some("recipes/studies/skilled.toml"),
     results: &[],
     reduces_to: &["GRPO on the inner environment, with candidates = 0"],
     run: None,
