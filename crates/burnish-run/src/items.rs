@@ -6,14 +6,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use burnish_core::{
-    Ending, Episode, Message, Node, Policy, Record, Sampled, Source, StopReason, Task, TaskId, Trace, Verdict,
+    Ending, Episode, Message, Node, Record, Sampled, Source, StopReason, Task, TaskId, Trace, Verdict,
 };
 use burnish_eval::{Measure, Summary, is_cut_short, is_success};
-use burnish_model::Chat;
 use burnish_remote::endpoint::EndpointPolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,6 +20,7 @@ use crate::RunError;
 use crate::eval_set::EvalSet;
 use crate::evaluate::{play, summarise};
 use crate::inspect::{Player, Target};
+use crate::others::WithChat;
 use crate::records::{Item, PolicySettings, Records, unwritable};
 use crate::tasks::Tasks;
 use crate::watch::{Event, Stop, Watch};
@@ -272,7 +271,7 @@ impl Target {
         tasks: &Tasks,
         set: &EvalSet,
         watch: &mut dyn Watch,
-    ) -> Result<(Box<dyn Policy>, Option<Arc<Chat>>), RunError> {
+    ) -> Result<WithChat, RunError> {
         watch.event(Event::Doing("loading the policy"));
         Ok(match self.player() {
             Player::Endpoint(config) => (Box::new(served(config, self.recipe(), set)?), None),

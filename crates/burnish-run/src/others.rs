@@ -87,8 +87,10 @@ fn partners(recipe: &Recipe) -> Result<Option<Partners>, RunError> {
     Ok(Some(Partners::default().with(USER, policy, user.sampling())))
 }
 
-/// A policy that is only asked, from `path` or `endpoint`, whichever is given, and the chat format of a model, which runs on
-/// `device`.
+/// A policy, and its chat format if it is a model in this process.
+pub(crate) type WithChat = (Box<dyn Policy>, Option<Arc<Chat>>);
+
+/// A policy that is only asked, from `path` or `endpoint`, whichever is given. A model runs on `device`.
 ///
 /// # Errors
 /// If the model can't be loaded, or the server's key is missing.
@@ -96,7 +98,7 @@ pub(crate) fn asked_only(
     path: Option<&Path>,
     endpoint: Option<&EndpointConfig>,
     device: &Device,
-) -> Result<Option<(Box<dyn Policy>, Option<Arc<Chat>>)>, RunError> {
+) -> Result<Option<WithChat>, RunError> {
     Ok(match (path, endpoint) {
         (Some(path), _) => {
             let loaded = LoadedPolicy::load(path, &LOADING)?.on(device);

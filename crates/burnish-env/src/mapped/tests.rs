@@ -54,10 +54,10 @@ impl Generator for Houses {
         let task = |index: usize| {
             let rooms = 2 + stream.index(5);
             let mut exits = vec![[None; 4]; rooms];
-            for from in 0..rooms {
+            for (from, exits) in exits.iter_mut().enumerate() {
                 // From each room there is a way to the next one, and perhaps others.
                 let next = stream.index(4);
-                for (way, exit) in exits[from].iter_mut().enumerate() {
+                for (way, exit) in exits.iter_mut().enumerate() {
                     let to = stream.index(rooms);
                     *exit = (way == next).then_some((from + 1) % rooms).or((to != from).then_some(to));
                 }
