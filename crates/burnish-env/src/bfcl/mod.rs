@@ -2,9 +2,9 @@
 //! evaluation only.
 //!
 //! A row of a *single turn* is a request with functions; the answer's calls are compared with the calls that the row allows
-//! ([`ast`]), or there must be none, or some. A row of *several turns* is played: the policy calls methods of simulated APIs
-//! ([`apis`]) until it answers without a call, and then the next request comes; after each request the state of every API
-//! must be that which the gold calls lead to, and the policy must have seen every result that they give ([`multi`]).
+//! (`ast`), or there must be none, or some. A row of *several turns* is played: the policy calls methods of simulated APIs
+//! (`apis`) until it answers without a call, and then the next request comes; after each request the state of every API
+//! must be that which the gold calls lead to, and the policy must have seen every result that they give (`multi`).
 //!
 //! ```text
 //! data (rows, possible answers, documents of functions) ─> Task
