@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use burnish_core::rng::Stream;
 
 use super::config::MappedConfig;
-use crate::mapping::{Explorer, Section};
+use crate::mapping::{Explorer, Rewards, Section};
 
 /// The gap of a pattern.
 pub(super) const GAP: &str = "{}";
@@ -105,7 +105,7 @@ pub(super) struct Notes {
     taken: BTreeMap<(Option<String>, String), usize>,
     visits: BTreeMap<(Option<String>, Vec<String>), usize>,
     /// The two rewards of each step.
-    rewards: Vec<[f64; 2]>,
+    rewards: Rewards,
 }
 
 impl Notes {
@@ -119,7 +119,7 @@ impl Notes {
             affordances: Vec::new(),
             tries: BTreeMap::new(),
             taken: BTreeMap::new(),
-            rewards: Vec::new(),
+            rewards: Rewards::default(),
         }
     }
 
@@ -147,7 +147,7 @@ impl Notes {
         let visits = self.visits.entry(self.sight.state()).or_default();
         *visits += 1;
         let rare = 1.0 / (*visits as f64).sqrt();
-        self.rewards.push([self.facts().saturating_sub(facts) as f64, rare]);
+        self.rewards.add(self.facts().saturating_sub(facts) as f64, rare);
     }
 
     /// Compares what is seen now with what was seen before. Returns whether the command did something.
@@ -220,20 +220,17 @@ impl Notes {
 
     /// Steps so far.
     pub(super) fn steps(&self) -> usize {
-        self.rewards.len()
+        self.rewards.steps()
     }
 
     /// Whether exploring has become dull: both rewards, on average over the window.
     pub(super) fn is_dull(&self, config: &MappedConfig) -> bool {
-        let from = self.rewards.len().checked_sub(config.window);
-        let Some(last) = from.and_then(|from| self.rewards.get(from..)) else { return false };
-        let mean = |at: usize| last.iter().map(|rewards| rewards[at]).sum::<f64>() / last.len() as f64;
-        mean(0) < config.converged && mean(1) < config.converged
+        self.rewards.is_dull(config.window, config.converged)
     }
 
     /// The sum of all rewards.
     pub(super) fn curiosity(&self) -> f64 {
-        self.rewards.iter().flatten().sum()
+        self.rewards.sum()
     }
 
     /// The map: its lines with their parts, at most `map_max`. Ways come first, then effects with those that must not be cut

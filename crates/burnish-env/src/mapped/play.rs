@@ -9,11 +9,8 @@ use burnish_core::{FunctionCall, Message, Repeating, Role, Task, ToolSpec, TurnO
 use super::config::MappedConfig;
 use super::notes::Notes;
 use super::{ID, Truth};
-use crate::mapping::{Explorer, Section};
+use crate::mapping::{DONE, Explorer, Section};
 use crate::{EnvError, Environment, Generator, Step};
-
-/// The answer by which a policy ends its exploring.
-pub(super) const DONE: &str = "done";
 
 /// What a policy is told that explores by itself.
 pub(super) const EXPLORE: &str = "First explore: nothing counts yet. Answer `done` to begin; then everything starts \

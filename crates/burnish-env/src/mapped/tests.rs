@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::notes::{Notes, gap};
-use super::play::{DONE, EXPLORE, MAP};
+use super::play::{EXPLORE, MAP};
 use super::*;
+use crate::mapping::DONE;
 use burnish_core::Verdict;
 use burnish_core::rng::Stream;
 use serde_json::json;

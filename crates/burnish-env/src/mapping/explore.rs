@@ -10,10 +10,11 @@ use burnish_core::rng::Stream;
 use serde::{Deserialize, Serialize};
 
 use super::config::{Explorer, MappingConfig};
+use super::rewards::Rewards;
 use super::site::{Ending, Facts, Site};
 
 /// The action by which a policy ends its exploring.
-pub(super) const DONE: &str = "done";
+pub(crate) const DONE: &str = "done";
 
 /// A walk through a game, and what it has taught.
 #[derive(Debug, Clone)]
@@ -23,7 +24,7 @@ pub(super) struct Walk<S: Site> {
     /// Visits of each state.
     visits: HashMap<S::State, usize>,
     /// The two rewards of each step.
-    rewards: Vec<[f64; 2]>,
+    rewards: Rewards,
 }
 
 /// What exploring came to.
@@ -44,8 +45,12 @@ impl<S: Site> Walk<S> {
     /// A walk from the start of a game by somebody who knows `known`.
     pub(super) fn new(site: &S, known: Facts) -> Self {
         let state = site.start();
-        let mut walk =
-            Walk { state: state.clone(), known, visits: HashMap::from([(state, 1)]), rewards: Vec::new() };
+        let mut walk = Walk {
+            state: state.clone(),
+            known,
+            visits: HashMap::from([(state, 1)]),
+            rewards: Rewards::default(),
+        };
         walk.known.extend(site.noticed(&walk.state));
         walk
     }
@@ -65,7 +70,7 @@ impl<S: Site> Walk<S> {
         *visits += 1;
         let facts = (self.known.len() - before) as f64;
         let rare = 1.0 / (*visits as f64).sqrt();
-        self.rewards.push([config.curiosity.facts * facts, config.curiosity.states * rare]);
+        self.rewards.add(config.curiosity.facts * facts, config.curiosity.states * rare);
         happened
     }
 
@@ -76,20 +81,17 @@ impl<S: Site> Walk<S> {
 
     /// Steps so far.
     pub(super) fn steps(&self) -> usize {
-        self.rewards.len()
+        self.rewards.steps()
     }
 
     /// Whether exploring has become dull: both rewards, on average over the window.
     pub(super) fn is_dull(&self, config: &MappingConfig) -> bool {
-        let from = self.rewards.len().checked_sub(config.window);
-        let Some(last) = from.and_then(|from| self.rewards.get(from..)) else { return false };
-        let mean = |at: usize| last.iter().map(|rewards| rewards[at]).sum::<f64>() / last.len() as f64;
-        mean(0) < config.converged && mean(1) < config.converged
+        self.rewards.is_dull(config.window, config.converged)
     }
 
     /// The sum of all rewards.
     pub(super) fn curiosity(&self) -> f64 {
-        self.rewards.iter().flatten().sum()
+        self.rewards.sum()
     }
 }
 

@@ -14,6 +14,7 @@ mod explore;
 mod grid;
 mod house;
 mod play;
+mod rewards;
 mod site;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,9 @@ pub use config::{
     CraftConfig, Curiosity, Explorer, GameKind, GridConfig, HouseConfig, MappingConfig, PromptStyle,
 };
 pub use site::{Fact, Section};
+
+pub(crate) use explore::DONE;
+pub(crate) use rewards::Rewards;
 
 const ID: &str = "mapping";
 
