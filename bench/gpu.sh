@@ -5,7 +5,7 @@
 #   bench/gpu.sh --list                                               the stages; each takes less than eight minutes
 #
 # Needs the binaries burnish and burnish-bench, built by
-#   cargo build --release --features cuda -p burnish && cargo build --release --features cuda -p burnish-bench
+#   cargo build --release -p burnish -p burnish-bench
 # and looked for in BURNISH_BINARIES (default: target/release), and a PYTHON with torch, transformers and numpy. NVRTC and
 # cuBLAS are taken from PYTHON's own nvidia packages where the loader does not find them. docs/gpu.md says more.
 set -euo pipefail

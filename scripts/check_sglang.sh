@@ -23,4 +23,4 @@ until curl -sf "http://127.0.0.1:$port/model_info" >/dev/null; do
   sleep 2
 done
 BURNISH_SGLANG=http://127.0.0.1:$port BURNISH_SGLANG_MODEL=$model \
-  cargo test --locked --release -p burnish --test sglang -- --show-output
+  cargo test --locked --release -p burnish --test it sglang:: -- --show-output

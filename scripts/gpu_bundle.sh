@@ -26,8 +26,8 @@ built=${CARGO_TARGET_DIR:-target}
 out=${out:-$(realpath -m "$built/gpu-bundle")}
 mib_max=60
 
-cargo build --locked --profile "$profile" -p burnish -p burnish-bench --features burnish/cuda,burnish-bench/cuda
-tests=$(cargo test --locked --profile "$profile" -p burnish-tensor --features cuda --lib --no-run --message-format=json \
+cargo build --locked --profile "$profile" -p burnish -p burnish-bench
+tests=$(cargo test --locked --profile "$profile" -p burnish-tensor --lib --no-run --message-format=json \
   | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -1)
 [ -x "$tests" ] || { echo "cargo named no test program of burnish-tensor" >&2; exit 1; }
 

@@ -111,8 +111,7 @@ pub struct Recipe {
     /// Combinations to allow that would otherwise be refused, by the ids that the errors name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// The device that computes: `"cpu"`, or an NVIDIA GPU such as `"cuda:0"`, for a binary built with `--features
-    /// cuda`.
+    /// The device that computes: `"cpu"`, or an NVIDIA GPU such as `"cuda:0"`.
     #[serde(default = "cpu")]
     pub device: String,
     /// Where the run is stored, and what makes it repeatable.

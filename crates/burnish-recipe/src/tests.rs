@@ -75,13 +75,7 @@ fn a_device_that_this_program_has_not_is_refused_with_what_to_do() {
         let error = read(SMALL, &[&format!("device=\"{name}\"")]).unwrap_err();
         assert!(error.contains("device") && error.contains("cuda:0"), "{error}");
     }
-    let gpu = read(&format!("device = \"cuda:0\"\n{SMALL}"), &[]);
-    if cfg!(feature = "cuda") {
-        assert_eq!(gpu.unwrap().device, "cuda:0");
-    } else {
-        let error = gpu.unwrap_err();
-        assert!(error.starts_with("r.toml:1") && error.contains("--features cuda"), "{error}");
-    }
+    assert_eq!(read(SMALL, &["device=\"cuda:0\""]).unwrap().device, "cuda:0");
 }
 
 #[test]

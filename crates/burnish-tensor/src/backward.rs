@@ -90,12 +90,10 @@ impl<'p> Tape<'p> {
             Sink::Host(grads) => {
                 let share = share.map(|share| match share.0 {
                     Sink::Host(share) => share,
-                    #[cfg(any(test, feature = "cuda"))]
                     Sink::Device(_) => elsewhere(),
                 });
                 self.backward_on_host(record, seeds, term, grads, share)
             }
-            #[cfg(any(test, feature = "cuda"))]
             Sink::Device(grads) => self.backward_on_gpu(record, seeds, term, share, grads),
         }
     }
@@ -111,7 +109,6 @@ impl<'p> Tape<'p> {
         let ScoresRecord { hidden, head, low_rank, targets, temperatures, vocab, softmax } = record;
         let (rows, logits) = match softmax {
             Softmax::Host(rows, logits) => (rows, logits),
-            #[cfg(any(test, feature = "cuda"))]
             Softmax::Device(_) => elsewhere(),
         };
         let inputs = scores::Inputs {
@@ -171,7 +168,6 @@ impl<'p> Tape<'p> {
         assert_eq!(d_out.len(), out.data.len(), "one derivative for each element");
         match grads.0 {
             Sink::Host(grads) => drop(self.flow_back(out.slot, Arc::new(d_out), grads)),
-            #[cfg(any(test, feature = "cuda"))]
             Sink::Device(grads) => self.backward_from_on_gpu(out, &d_out, grads),
         }
     }
@@ -193,7 +189,6 @@ impl<'p> Tape<'p> {
 }
 
 /// The gradients are on the host, but what was computed is not.
-#[cfg(any(test, feature = "cuda"))]
 #[expect(clippy::panic, reason = "a mistake of the program")]
 fn elsewhere() -> ! {
     panic!(

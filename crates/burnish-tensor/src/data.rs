@@ -1,20 +1,17 @@
 //! Where the numbers of a value are stored.
 
 use crate::Buffer;
-#[cfg(any(test, feature = "cuda"))]
 use crate::cuda::values::Values;
 
 /// The numbers of a value on a tape, on the device of the tape's parameters. No operation moves them.
 #[derive(Clone, Debug)]
 pub(crate) enum Data {
     Host(Buffer),
-    #[cfg(any(test, feature = "cuda"))]
     Device(Values),
 }
 
 /// Selects one of two expressions by where the parameters are: `dispatch!(of, |gpu| on_a_gpu, on_the_host)`, where `of`
 /// has a function `gpu`.
-#[cfg(any(test, feature = "cuda"))]
 macro_rules! dispatch {
     ($of:expr, |$gpu:ident| $device:expr, $host:expr) => {
         match $of.gpu() {
@@ -24,52 +21,39 @@ macro_rules! dispatch {
     };
 }
 
-/// The same in a build without GPUs.
-#[cfg(not(any(test, feature = "cuda")))]
-macro_rules! dispatch {
-    ($of:expr, |$gpu:ident| $device:expr, $host:expr) => {
-        $host
-    };
-}
-
 pub(crate) use dispatch;
 
 impl Data {
     pub(crate) fn len(&self) -> usize {
         match self {
             Data::Host(data) => data.len(),
-            #[cfg(any(test, feature = "cuda"))]
             Data::Device(data) => data.len(),
         }
     }
 
     /// # Panics
     /// If they are on a GPU.
-    #[cfg_attr(any(test, feature = "cuda"), expect(clippy::panic, reason = "a mistake of the program"))]
+    #[expect(clippy::panic, reason = "a mistake of the program")]
     pub(crate) fn host(&self) -> &Buffer {
         match self {
             Data::Host(data) => data,
-            #[cfg(any(test, feature = "cuda"))]
             Data::Device(_) => panic!("{ELSEWHERE} a GPU"),
         }
     }
 
     /// # Panics
     /// If they are on a GPU.
-    #[cfg_attr(any(test, feature = "cuda"), expect(clippy::panic, reason = "a mistake of the program"))]
+    #[expect(clippy::panic, reason = "a mistake of the program")]
     pub(crate) fn host_mut(&mut self) -> &mut Buffer {
         match self {
             Data::Host(data) => data,
-            #[cfg(any(test, feature = "cuda"))]
             Data::Device(_) => panic!("{ELSEWHERE} a GPU"),
         }
     }
 }
 
-#[cfg(any(test, feature = "cuda"))]
 const ELSEWHERE: &str = "an operation met a value that lies on";
 
-#[cfg(any(test, feature = "cuda"))]
 #[expect(clippy::panic, reason = "a mistake of the program")]
 impl Data {
     /// # Panics
@@ -106,7 +90,6 @@ impl From<Buffer> for Data {
     }
 }
 
-#[cfg(any(test, feature = "cuda"))]
 impl From<Values> for Data {
     fn from(data: Values) -> Self {
         Data::Device(data)

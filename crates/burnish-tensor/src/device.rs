@@ -1,10 +1,8 @@
 //! The processors to compute on, by the names that users give them.
 
-#[cfg(any(test, feature = "cuda"))]
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::Var;
-#[cfg(any(test, feature = "cuda"))]
 use crate::cuda::{Cuda, CudaError, pinned::Pinned};
 
 /// A processor that computes.
@@ -15,7 +13,6 @@ pub struct Device(Kind);
 enum Kind {
     #[default]
     Cpu,
-    #[cfg(any(test, feature = "cuda"))]
     Cuda(Arc<Cuda>),
 }
 
@@ -32,14 +29,7 @@ pub enum DeviceError {
         "the device \"metal\" is not supported yet: there are \"cpu\", and NVIDIA GPUs as \"cuda:0\" and so on"
     )]
     Metal,
-    /// This program was built without support for it.
-    #[error(
-        "the device \"{0}\" is not in this program: build it with `cargo build --release --features cuda` (that needs no \
-         CUDA toolkit; docs/gpu.md says what running needs)"
-    )]
-    NotBuilt(String),
     /// A GPU failed.
-    #[cfg(any(test, feature = "cuda"))]
     #[error(transparent)]
     Cuda(#[from] CudaError),
 }
@@ -47,13 +37,7 @@ pub enum DeviceError {
 /// The meaning of a device's name.
 enum Name {
     Cpu,
-    Cuda(
-        #[cfg_attr(
-            not(any(test, feature = "cuda")),
-            expect(dead_code, reason = "a build without GPUs opens none")
-        )]
-        usize,
-    ),
+    Cuda(usize),
 }
 
 fn parse(name: &str) -> Result<Name, DeviceError> {
@@ -68,7 +52,6 @@ fn parse(name: &str) -> Result<Name, DeviceError> {
 }
 
 /// The open GPUs, because a second handle would have its own memory and compiled kernels.
-#[cfg(any(test, feature = "cuda"))]
 static OPEN: Mutex<Vec<(usize, Weak<Cuda>)>> = Mutex::new(Vec::new());
 
 impl Device {
@@ -78,16 +61,12 @@ impl Device {
         Device::default()
     }
 
-    /// Checks that this program could open a device with this name, if the machine has it.
+    /// Checks that this is the name of a device, whether or not the machine has it.
     ///
     /// # Errors
-    /// If no device has this name, or the program was built without it.
+    /// If no device has this name.
     pub fn check_name(name: &str) -> Result<(), DeviceError> {
-        match parse(name)? {
-            Name::Cpu => Ok(()),
-            Name::Cuda(_) if cfg!(any(test, feature = "cuda")) => Ok(()),
-            Name::Cuda(_) => Err(DeviceError::NotBuilt(name.to_owned())),
-        }
+        parse(name).map(drop)
     }
 
     /// Opens `"cpu"`, or an NVIDIA GPU by its number, as in `"cuda:0"`. A GPU that is already open is shared.
@@ -96,10 +75,8 @@ impl Device {
     /// As [`Device::check_name`]; also if a library that the GPU needs is missing, there is no such GPU, or its driver
     /// refuses.
     pub fn open(name: &str) -> Result<Self, DeviceError> {
-        Device::check_name(name)?;
         match parse(name)? {
             Name::Cpu => Ok(Device::cpu()),
-            #[cfg(any(test, feature = "cuda"))]
             Name::Cuda(ordinal) => {
                 let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
                 open.retain(|(_, cuda)| cuda.strong_count() > 0);
@@ -111,8 +88,6 @@ impl Device {
                 open.push((ordinal, Arc::downgrade(&cuda)));
                 Ok(cuda.into())
             }
-            #[cfg(not(any(test, feature = "cuda")))]
-            Name::Cuda(_) => Err(DeviceError::NotBuilt(name.to_owned())),
         }
     }
 
@@ -127,7 +102,6 @@ impl Device {
     pub fn description(&self) -> String {
         match &self.0 {
             Kind::Cpu => "the CPU".to_owned(),
-            #[cfg(any(test, feature = "cuda"))]
             Kind::Cuda(cuda) => format!("{cuda:?}"),
         }
     }
@@ -139,7 +113,6 @@ impl Device {
     pub fn check(&self) -> Result<(), DeviceError> {
         match &self.0 {
             Kind::Cpu => Ok(()),
-            #[cfg(any(test, feature = "cuda"))]
             Kind::Cuda(cuda) => Ok(cuda.check()?),
         }
     }
@@ -151,7 +124,6 @@ impl Device {
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         match &self.0 {
             Kind::Cpu => Ok(()),
-            #[cfg(any(test, feature = "cuda"))]
             Kind::Cuda(cuda) => Ok(cuda.synchronize()?),
         }
     }
@@ -161,7 +133,6 @@ impl Device {
     pub fn memory_peak_bytes(&self) -> Option<usize> {
         match &self.0 {
             Kind::Cpu => None,
-            #[cfg(any(test, feature = "cuda"))]
             Kind::Cuda(cuda) => Some(cuda.memory_peak_bytes()),
         }
     }
@@ -174,12 +145,10 @@ impl Device {
     pub fn memory_free_bytes(&self) -> Result<Option<usize>, DeviceError> {
         match &self.0 {
             Kind::Cpu => Ok(None),
-            #[cfg(any(test, feature = "cuda"))]
             Kind::Cuda(cuda) => Ok(Some(cuda.memory_free_bytes()?)),
         }
     }
 
-    #[cfg(any(test, feature = "cuda"))]
     pub(crate) fn gpu(&self) -> Option<&Arc<Cuda>> {
         match &self.0 {
             Kind::Cpu => None,
@@ -188,7 +157,6 @@ impl Device {
     }
 }
 
-#[cfg(any(test, feature = "cuda"))]
 impl From<Arc<Cuda>> for Device {
     fn from(cuda: Arc<Cuda>) -> Self {
         Device(Kind::Cuda(cuda))
@@ -198,7 +166,6 @@ impl From<Arc<Cuda>> for Device {
 /// Host memory for data that comes from a device at every step, reused each time.
 #[derive(Debug, Default)]
 pub struct HostReadback {
-    #[cfg(any(test, feature = "cuda"))]
     pinned: Option<Pinned<f32>>,
 }
 
@@ -210,7 +177,6 @@ impl HostReadback {
     pub fn read<'a>(&'a mut self, var: &'a Var) -> Result<&'a [f32], DeviceError> {
         match &*var.data {
             crate::data::Data::Host(data) => Ok(data),
-            #[cfg(any(test, feature = "cuda"))]
             crate::data::Data::Device(data) => {
                 let pinned = self.pinned.get_or_insert_with(|| Pinned::new(data.cuda()));
                 Ok(pinned.download(data.all().in_f32(data.cuda()).all())?)
@@ -233,7 +199,5 @@ mod tests {
         }
         assert_eq!(Device::open("metal").map(drop), Err(DeviceError::Metal));
         assert_eq!(Device::check_name("cuda:3"), Ok(()));
-        let built = DeviceError::NotBuilt("cuda:0".to_owned()).to_string();
-        assert!(built.contains("--features cuda"), "{built}");
     }
 }

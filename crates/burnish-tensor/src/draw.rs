@@ -1,9 +1,7 @@
 //! Chooses ids on the GPU that has the logits, so that they need not be copied to the host.
 
-#[cfg(any(test, feature = "cuda"))]
 use std::sync::Arc;
 
-#[cfg(any(test, feature = "cuda"))]
 use crate::cuda::ops;
 use crate::{DeviceError, Var, Vocab};
 
@@ -36,12 +34,8 @@ pub struct Drawn {
 ///
 /// # Panics
 /// If there is no such row, the logits have another size than the vocabulary, or they are on the host.
-#[cfg_attr(not(any(test, feature = "cuda")), expect(clippy::panic, reason = "a mistake of the program"))]
 pub fn draw(logits: Var, vocab: &Vocab, asked: &[Draw]) -> Result<Vec<Option<Drawn>>, DeviceError> {
     assert_eq!(logits.cols, vocab.len(), "one logit for each id");
     assert!(asked.iter().all(|draw| draw.row < logits.rows), "a row beyond {}", logits.rows);
-    #[cfg(any(test, feature = "cuda"))]
-    return Ok(ops::draw::draw(Arc::unwrap_or_clone(logits.data).into_device(), vocab, asked)?);
-    #[cfg(not(any(test, feature = "cuda")))]
-    panic!("logits lie on the host, where a sampler chooses by itself");
+    Ok(ops::draw::draw(Arc::unwrap_or_clone(logits.data).into_device(), vocab, asked)?)
 }

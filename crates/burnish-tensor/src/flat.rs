@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-#[cfg(any(test, feature = "cuda"))]
 use crate::Precision;
-#[cfg(any(test, feature = "cuda"))]
 use crate::cuda::{SliceMut, ops::elementwise, ops::optim as on_gpu, values::Values};
 use crate::{
     DeviceError, Params,
@@ -24,7 +22,6 @@ pub struct GradientsMut<'g>(pub(crate) Sink<'g>);
 #[derive(Debug)]
 pub(crate) enum Sink<'g> {
     Host(&'g mut [f32]),
-    #[cfg(any(test, feature = "cuda"))]
     Device(SliceMut<'g, f32>),
 }
 
@@ -35,7 +32,6 @@ impl GradientsMut<'_> {
     pub fn len(&self) -> usize {
         match &self.0 {
             Sink::Host(data) => data.len(),
-            #[cfg(any(test, feature = "cuda"))]
             Sink::Device(data) => data.len(),
         }
     }
@@ -44,7 +40,6 @@ impl GradientsMut<'_> {
     pub fn again(&mut self) -> GradientsMut<'_> {
         GradientsMut(match &mut self.0 {
             Sink::Host(data) => Sink::Host(data),
-            #[cfg(any(test, feature = "cuda"))]
             Sink::Device(data) => Sink::Device(data.again()),
         })
     }
@@ -66,7 +61,6 @@ impl<'g> From<&'g mut Flat> for GradientsMut<'g> {
     fn from(flat: &'g mut Flat) -> Self {
         GradientsMut(match &mut flat.0 {
             Data::Host(data) => Sink::Host(data),
-            #[cfg(any(test, feature = "cuda"))]
             Data::Device(data) => Sink::Device(data.wide_mut()),
         })
     }
@@ -88,10 +82,6 @@ impl Flat {
 
     /// `len` zeros on the device of `params`, for something other than the trained parameters.
     #[must_use]
-    #[cfg_attr(
-        not(any(test, feature = "cuda")),
-        expect(unused_variables, reason = "without GPUs there is one place")
-    )]
     pub fn zeros_beside(params: &Params, len: usize) -> Self {
         let data = dispatch!(
             params.device(),
@@ -130,7 +120,6 @@ impl Flat {
     pub fn to_host(&self) -> Result<Cow<'_, [f32]>, DeviceError> {
         match &self.0 {
             Data::Host(data) => Ok(Cow::Borrowed(data)),
-            #[cfg(any(test, feature = "cuda"))]
             Data::Device(data) => Ok(Cow::Owned(data.wide().download(data.cuda())?)),
         }
     }
@@ -139,7 +128,6 @@ impl Flat {
     pub fn clear(&mut self) {
         match &mut self.0 {
             Data::Host(data) => data.fill(0.0),
-            #[cfg(any(test, feature = "cuda"))]
             Data::Device(data) => {
                 let cuda = data.cuda().clone();
                 data.wide_mut().fill_zero(&cuda);
@@ -151,7 +139,6 @@ impl Flat {
     pub fn scale(&mut self, factor: f32) {
         match &mut self.0 {
             Data::Host(data) => optim::scale(data, factor),
-            #[cfg(any(test, feature = "cuda"))]
             Data::Device(data) => {
                 let cuda = data.cuda().clone();
                 elementwise::scale(&cuda, data.wide_mut(), factor);
@@ -166,7 +153,6 @@ impl Flat {
     pub fn squared_norm(&self) -> Result<f64, DeviceError> {
         match &self.0 {
             Data::Host(data) => Ok(optim::squared_norm(data)),
-            #[cfg(any(test, feature = "cuda"))]
             Data::Device(data) => {
                 let sum = on_gpu::squared_norm(data.cuda(), data.wide()).download()?;
                 Ok(sum.iter().sum())
@@ -190,7 +176,6 @@ impl Params {
         decay: bool,
     ) {
         let [m, v] = moments;
-        #[cfg(any(test, feature = "cuda"))]
         if let Some(on_gpu) = self.on_gpu_mut() {
             let [m, v] = [m, v].map(|flat| flat.0.device_mut().wide_mut().into_slice(run.clone()));
             let grads = grads.0.device().wide().slice(run.clone());

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-#[cfg(any(test, feature = "cuda"))]
 use crate::cuda::{Buffer as OnGpu, ops::optim_8bit};
 use crate::{
     DeviceError, Flat, ParamEntry, Params,
@@ -20,15 +19,10 @@ pub struct Flat8(Data);
 
 #[derive(Clone, Debug)]
 enum Data {
-    Host {
-        codes: Vec<u8>,
-        absmax: Vec<f32>,
-    },
-    #[cfg(any(test, feature = "cuda"))]
+    Host { codes: Vec<u8>, absmax: Vec<f32> },
     Device(OnDevice),
 }
 
-#[cfg(any(test, feature = "cuda"))]
 #[derive(Clone, Debug)]
 struct OnDevice {
     codes: OnGpu<u8>,
@@ -94,7 +88,6 @@ impl Flat8 {
             Data::Host { codes, absmax } => {
                 Codes { codes: Cow::Borrowed(codes), absmax: Cow::Borrowed(absmax) }
             }
-            #[cfg(any(test, feature = "cuda"))]
             Data::Device(OnDevice { codes, absmax, .. }) => {
                 Codes { codes: Cow::Owned(codes.download()?), absmax: Cow::Owned(absmax.download()?) }
             }
@@ -128,10 +121,7 @@ impl Params {
     ///
     /// # Panics
     /// If they were not.
-    #[cfg_attr(
-        any(test, feature = "cuda"),
-        expect(clippy::panic, reason = "documented: a mistake of the program")
-    )]
+    #[expect(clippy::panic, reason = "documented: a mistake of the program")]
     pub fn adamw_step_8bit(&mut self, grads: &Flat, moments: [&mut Flat8; 2], hyper: &AdamW) {
         let tensors = tensors(self);
         match moments.map(|moment| &mut moment.0) {
@@ -144,7 +134,6 @@ impl Params {
                     adamw_step_8bit(&mut params[run.clone()], &grads[run], m, v, hyper, decays);
                 }
             }
-            #[cfg(any(test, feature = "cuda"))]
             [Data::Device(m), Data::Device(v)] => {
                 let Some(on_gpu) = self.on_gpu_mut() else { panic!("{ELSEWHERE}") };
                 let OnDevice { codes: m, absmax: m_absmax, maps } = m;
@@ -163,13 +152,11 @@ impl Params {
                     on_gpu.adamw_step_8bit(run, of_run, [m, v], maps.all(), hyper, decays);
                 }
             }
-            #[cfg(any(test, feature = "cuda"))]
             _ => panic!("{ELSEWHERE}"),
         }
     }
 }
 
-#[cfg(any(test, feature = "cuda"))]
 const ELSEWHERE: &str = "moments on another device than the parameters";
 
 #[cfg(test)]

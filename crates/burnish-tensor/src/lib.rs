@@ -15,7 +15,6 @@
 mod backward;
 mod buffer;
 mod cached;
-#[cfg(any(test, feature = "cuda"))]
 mod cuda;
 mod data;
 mod device;
@@ -51,7 +50,6 @@ mod weight;
 
 pub use buffer::{Buffer, buffer_elements};
 pub use cached::{KV_ROWS, KvBlock, KvBlockMut, cached_attention};
-#[cfg(any(test, feature = "cuda"))]
 pub use cuda::{Cuda, CudaError};
 pub use device::{Device, DeviceError, HostReadback};
 pub use draw::{Draw, Drawn, draw};

@@ -3,11 +3,9 @@
 //! On the host the sampler has a cache of its own, in [`KvBlock`](crate::KvBlock)s. A GPU has one [`PagedCache`] for a
 //! whole batch, and the sampler gives the numbers of the pages that a row is written to and that it sees.
 
-#[cfg(any(test, feature = "cuda"))]
 use std::sync::{Mutex, PoisonError};
 
 use crate::{HeadShape, Layout, Params, Precision, Tape, Var};
-#[cfg(any(test, feature = "cuda"))]
 use crate::{
     cuda::ops::attention::{self, Inputs},
     cuda::ops::decode::{self, Cache, Seen, Slots},
@@ -20,34 +18,27 @@ use crate::{
 /// Pages of [`KV_ROWS`](crate::KV_ROWS) rows of keys and values at every layer, in the memory of the parameters' GPU.
 #[derive(Debug)]
 pub struct PagedCache {
-    #[cfg(any(test, feature = "cuda"))]
     cache: Mutex<Cache>,
-    #[cfg(not(any(test, feature = "cuda")))]
-    never: std::convert::Infallible,
 }
 
 /// Where the rows of a batch are written. Every layer uses the same.
 #[derive(Debug)]
 pub struct PageSlots {
-    #[cfg(any(test, feature = "cuda"))]
     slots: Slots,
 }
 
 /// What each row of a batch sees. Every layer uses the same.
 #[derive(Debug)]
 pub struct PagesSeen {
-    #[cfg(any(test, feature = "cuda"))]
     seen: Seen,
 }
 
 /// Sequences whose beginnings are in the cache, and that go on from there. Every layer uses the same.
 #[derive(Debug)]
 pub struct PagesContinued {
-    #[cfg(any(test, feature = "cuda"))]
     continued: Continued,
 }
 
-#[cfg(any(test, feature = "cuda"))]
 #[derive(Debug)]
 struct Continued {
     /// Where the keys and values of all rows are.
@@ -73,26 +64,18 @@ impl PagedCache {
     /// `pages` pages beside `params`, for keys and values with `width` columns; `None` if the parameters are on the
     /// host.
     #[must_use]
-    #[cfg_attr(not(any(test, feature = "cuda")), expect(unused_variables, reason = "a build without GPUs"))]
     pub fn beside(params: &Params, layers: usize, width: usize, pages: usize) -> Option<Self> {
-        #[cfg(any(test, feature = "cuda"))]
-        return params.device().gpu().map(|cuda| {
+        params.device().gpu().map(|cuda| {
             let cache = Cache::new(cuda, params.precision(), layers, width, pages);
             PagedCache { cache: Mutex::new(cache) }
-        });
-        #[cfg(not(any(test, feature = "cuda")))]
-        None
+        })
     }
-}
 
-#[cfg(any(test, feature = "cuda"))]
-impl PagedCache {
     fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-#[cfg(any(test, feature = "cuda"))]
 impl<'p> Tape<'p> {
     #[expect(clippy::expect_used, reason = "a mistake of the program: it has a cache of other parameters")]
     fn beside_cache(&self) -> &Gpu<'p> {
@@ -206,55 +189,5 @@ impl<'p> Tape<'p> {
         let q_data = q.data.device().all();
         let out = decode::attend(self.beside_cache().cuda, q_data, shape, &cache.lock(), layer, &seen.seen);
         self.value(q.rows, q.cols, Data::Device(out))
-    }
-}
-
-/// In a build without GPUs there is no cache with which these could be called.
-#[cfg(not(any(test, feature = "cuda")))]
-#[expect(missing_docs, clippy::must_use_candidate, reason = "documented above, for builds with GPUs")]
-impl Tape<'_> {
-    pub fn page_slots(&self, cache: &PagedCache, _slots: &[usize]) -> PageSlots {
-        match cache.never {}
-    }
-
-    pub fn pages_seen(&self, cache: &PagedCache, _rows: &[Vec<(usize, usize)>]) -> PagesSeen {
-        match cache.never {}
-    }
-
-    pub fn pages_continued(
-        &self,
-        cache: &PagedCache,
-        _slots: &[usize],
-        _layout: &Layout,
-        _pasts: &[usize],
-        _shape: HeadShape,
-    ) -> PagesContinued {
-        match cache.never {}
-    }
-
-    pub fn continued_paged_attention(
-        &mut self,
-        _q: &Var,
-        _shape: HeadShape,
-        cache: &PagedCache,
-        _layer: usize,
-        _continued: &PagesContinued,
-    ) -> Var {
-        match cache.never {}
-    }
-
-    pub fn write_pages(&mut self, cache: &PagedCache, _: usize, _: &PageSlots, _: &Var, _: &Var) {
-        match cache.never {}
-    }
-
-    pub fn paged_attention(
-        &mut self,
-        _q: &Var,
-        _shape: HeadShape,
-        cache: &PagedCache,
-        _layer: usize,
-        _seen: &PagesSeen,
-    ) -> Var {
-        match cache.never {}
     }
 }

@@ -9,7 +9,6 @@ use std::sync::OnceLock;
 
 use half::bf16;
 
-#[cfg(any(test, feature = "cuda"))]
 use crate::cuda::params::OnGpu;
 use crate::{Device, DeviceError, Elements, ElementsMut, Precision};
 
@@ -87,7 +86,6 @@ pub struct Params {
     /// Empty while the GPU has newer values that nobody has asked for.
     trained: OnceLock<Vec<f32>>,
     trained_len: usize,
-    #[cfg(any(test, feature = "cuda"))]
     on_gpu: OnceLock<OnGpu>,
     frozen: Vec<f32>,
     frozen_bf16: Vec<bf16>,
@@ -127,7 +125,6 @@ impl Params {
     /// # Errors
     /// The first failure on the GPU so far.
     pub fn fetch(&self) -> Result<(), DeviceError> {
-        #[cfg(any(test, feature = "cuda"))]
         if self.trained.get().is_none()
             && let Some(on_gpu) = self.on_gpu.get()
         {
@@ -149,7 +146,6 @@ impl Params {
     /// Makes the host's copy the only one, in order to change it.
     fn change(&mut self) -> &mut Vec<f32> {
         self.trained();
-        #[cfg(any(test, feature = "cuda"))]
         self.on_gpu.take();
         let data = self.trained.take().unwrap_or_default();
         self.trained = OnceLock::from(data);
@@ -158,7 +154,6 @@ impl Params {
     }
 
     /// The copy on a GPU, if there is one.
-    #[cfg(any(test, feature = "cuda"))]
     pub(crate) fn on_gpu(&self) -> Option<&OnGpu> {
         let cuda = self.device.gpu()?;
         Some(self.on_gpu.get_or_init(|| {
@@ -167,7 +162,6 @@ impl Params {
     }
 
     /// The same, to change the trained parameters: the host's copy is given up.
-    #[cfg(any(test, feature = "cuda"))]
     pub(crate) fn on_gpu_mut(&mut self) -> Option<&mut OnGpu> {
         self.on_gpu()?;
         self.trained.take();

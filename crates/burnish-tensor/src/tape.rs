@@ -5,7 +5,6 @@ mod linear_attention;
 
 use std::sync::Arc;
 
-#[cfg(any(test, feature = "cuda"))]
 use crate::cuda::tape::{Gpu, Scored};
 use crate::{
     Adapter, Buffer, Layout, Norm, Param, Params, Prepacked, Rope, Var, Vocab, Weight, Workers,
@@ -58,7 +57,6 @@ pub struct Tape<'p> {
     pub(crate) scores: Vec<ScoresRecord>,
     pub(crate) slots: usize,
     /// The GPU that holds the parameters.
-    #[cfg(any(test, feature = "cuda"))]
     gpu: Option<Gpu<'p>>,
 }
 
@@ -84,7 +82,6 @@ pub(crate) struct ScoresRecord {
 /// The results of each row, and the logits if they were kept.
 pub(crate) enum Softmax {
     Host(Vec<scores::Row>, Option<Buffer>),
-    #[cfg(any(test, feature = "cuda"))]
     Device(Scored),
 }
 
@@ -114,7 +111,6 @@ impl<'p> Tape<'p> {
             records: Vec::new(),
             scores: Vec::new(),
             slots: 0,
-            #[cfg(any(test, feature = "cuda"))]
             gpu: Gpu::of(params),
         }
     }
@@ -172,7 +168,6 @@ impl<'p> Tape<'p> {
             workers: self.workers,
             has_adapters: self.has_adapters,
             dropout_keys: self.dropout_keys.clone(),
-            #[cfg(any(test, feature = "cuda"))]
             gpu: self.gpu.clone(),
             ..Tape::recording(self.params)
         }
@@ -471,7 +466,6 @@ impl<'p> Tape<'p> {
         TokenScores { logprobs, entropies, node }
     }
 
-    #[cfg(any(test, feature = "cuda"))]
     pub(crate) fn gpu(&self) -> Option<&Gpu<'p>> {
         self.gpu.as_ref()
     }

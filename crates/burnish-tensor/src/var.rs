@@ -45,7 +45,6 @@ impl Var {
     pub fn on_host(&self) -> Result<Cow<'_, [f32]>, DeviceError> {
         match &*self.data {
             Data::Host(data) => Ok(Cow::Borrowed(data)),
-            #[cfg(any(test, feature = "cuda"))]
             Data::Device(data) => {
                 let cuda = data.all();
                 Ok(Cow::Owned(cuda.in_f32(data.cuda()).all().download(data.cuda())?))

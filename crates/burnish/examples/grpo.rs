@@ -4,7 +4,7 @@
 //!
 //! A policy plans paths for two agents on FrozenLake. It plays every task several times, and each episode is compared
 //! with the others of its task, so no critic is needed. `burnish train` does the same, with everything that a recipe
-//! can ask for (`crates/burnish-run/src/online/`); `crates/burnish/tests/example.rs` compares both, number by number.
+//! can ask for (`crates/burnish-run/src/online/`); `crates/burnish/tests/it/example.rs` compares both, number by number.
 
 #![allow(missing_docs, reason = "a program, whose test reads its constants")]
 use std::error::Error;

@@ -23,19 +23,12 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What `--version` says: which version, of which commit, for which devices.
-const VERSION: &str = if cfg!(feature = "cuda") {
-    concat!(env!("BURNISH_VERSION"), ", with CUDA")
-} else {
-    concat!(env!("BURNISH_VERSION"), ", CPU only")
-};
-
 /// Exit status for wrong arguments, before anything is done.
 const WRONG_ARGUMENTS: u8 = 2;
 
 /// Post-training of reasoning models and agents with reinforcement learning, in one binary.
 #[derive(Debug, Parser)]
-#[command(version = VERSION, about, max_term_width = 100)]
+#[command(version = env!("BURNISH_VERSION"), about, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

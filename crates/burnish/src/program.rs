@@ -37,8 +37,7 @@ fn by_cargo(path: &Path) -> Option<String> {
         "release" => " --release".to_owned(),
         other => format!(" --profile {}", shell_word(other)),
     };
-    let features = if cfg!(feature = "cuda") { " --features cuda" } else { "" };
-    Some(format!("cargo run{profile}{features} --"))
+    Some(format!("cargo run{profile} --"))
 }
 
 /// The command that was typed.
@@ -101,13 +100,12 @@ mod tests {
 
     #[test]
     fn cargo_is_named_with_its_profile() {
-        let features = if cfg!(feature = "cuda") { " --features cuda" } else { "" };
         for (path, command) in [
             ("target/release/burnish", "cargo run --release"),
             ("/x/target/debug/burnish", "cargo run"),
             ("t/dist/burnish", "cargo run --profile dist"),
         ] {
-            assert_eq!(by_cargo(Path::new(path)).unwrap(), format!("{command}{features} --"));
+            assert_eq!(by_cargo(Path::new(path)).unwrap(), format!("{command} --"));
         }
         assert_eq!(by_cargo(Path::new("burnish")), None);
     }

@@ -1,0 +1,328 @@
+//! Whole runs on a GPU, compared with the CPU. The GPU is emulated: a C++ compiler compiles the kernels, and the
+//! driver's functions, for the CPU.
+
+use crate::common;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::Scratch;
+use serde_json::{Value, json};
+
+/// The emulated libraries, for the heads of the tiny policy. `None`, with a printed reason, if there are none.
+fn emulation() -> Option<tempfile::TempDir> {
+    if !cfg!(target_os = "linux") || Command::new("g++").arg("--version").output().is_err() {
+        println!("skipped: no emulated GPU: no C++ compiler (g++) on this machine");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../burnish-tensor/src/cuda/emulate/build.sh");
+    let output =
+        Command::new("bash").arg(script).arg(folder.path()).args(["16:64", "16:128:64"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(folder)
+}
+
+/// The metrics of the steps of a run.
+fn metrics(scratch: &Scratch, dir: &str) -> Vec<Value> {
+    let text = String::from_utf8(scratch.read(&format!("{dir}/metrics.jsonl"))).unwrap();
+    let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    rows.filter(|row| row["event"] == "train").collect()
+}
+
+/// The metrics that are compared in every step.
+const NAMES: [&str; 5] = ["num_tokens", "loss", "grad_norm", "entropy", "reward"];
+
+/// Two steps of the tiny recipe on both devices, in `cpu` and `cud`: [`compare_in`].
+fn compare(libraries: &Path, overrides: &[&str], tolerance: f64) -> Scratch {
+    let scratch = Scratch::with_policy();
+    let overrides = [&["train.max_steps=2"], overrides].concat();
+    compare_in(&scratch, libraries, "", &overrides, &[&NAMES[..], &["kl"]].concat(), tolerance);
+    scratch
+}
+
+/// Runs the tiny recipe on both devices, with small steps, in `{dir}cpu` and `{dir}cud`, and compares these metrics.
+fn compare_in(
+    scratch: &Scratch,
+    libraries: &Path,
+    dir: &str,
+    overrides: &[&str],
+    names: &[&str],
+    tolerance: f64,
+) {
+    let run = |device: &str| {
+        let (dir, device) = (format!("run.dir={dir}{}", &device[..3]), format!("device={device}"));
+        let fixed = ["train", "grpo.toml", &dir, &device, "eval.tasks=0", "checkpoint.every=1"];
+        let small =
+            ["rollout.tasks_per_step=3", "train.epochs=1", "env.tasks=8", "reward.overlong_buffer.length=40"];
+        let mut command = scratch.command(&[&fixed[..], &small, overrides].concat());
+        let output = command.env("LD_LIBRARY_PATH", libraries).env("HOME", libraries).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{overrides:?}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned() + &said
+    };
+    run("cpu");
+    let said = run("cuda:0");
+    assert!(said.contains("computing on "), "{said}");
+    let is_f32 = !overrides.contains(&"policy.precision=bf16");
+    assert_eq!(said.contains("without its tensor cores"), is_f32, "{said}");
+    let (cpu, gpu) = (metrics(scratch, &format!("{dir}cpu")), metrics(scratch, &format!("{dir}cud")));
+    assert!(cpu.len() == gpu.len() && !cpu.is_empty(), "{} and {} steps", cpu.len(), gpu.len());
+    for (step, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
+        for name in names {
+            let [cpu, gpu] = [cpu, gpu].map(|row| row[*name].as_f64().unwrap_or(f64::NAN));
+            let close = (cpu - gpu).abs() <= tolerance * (1.0 + cpu.abs());
+            assert!(close, "{dir} step {step}, {name}: {cpu} on the CPU, {gpu} on the GPU");
+        }
+        assert!(gpu["grad_norm"].as_f64().unwrap() > 1e-2, "nothing to learn from: {gpu}");
+        let drift = gpu["sampling/sampling_logp_difference/max"].as_f64().unwrap();
+        assert!(drift < tolerance, "sampler and trainer differ by {drift}");
+    }
+}
+
+#[test]
+fn a_model_of_masks_learns_and_answers_on_the_gpu_as_on_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::new();
+    scratch.write("sft.toml", common::TINY_SFT);
+    for device in ["cpu", "cuda:0"] {
+        let (dir, device) = (format!("run.dir={}", &device[..3]), format!("device={device}"));
+        let short = ["train.max_steps=3", "eval.tasks=8", "eval.denoising_steps=3", "policy.new.masked=true"];
+        let mut command = scratch.command(&[&["sft", "sft.toml", &dir, &device][..], &short].concat());
+        let output =
+            command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let (cpu, gpu) = (metrics(&scratch, "cpu"), metrics(&scratch, "cud"));
+    assert_eq!((cpu.len(), gpu.len()), (3, 3));
+    for (cpu, gpu) in cpu.iter().zip(&gpu) {
+        for name in ["loss", "grad_norm", "entropy", "masked"] {
+            let [cpu, gpu] = [cpu, gpu].map(|row| row[name].as_f64().unwrap());
+            assert!(
+                (cpu - gpu).abs() <= 1e-3 * (1.0 + cpu.abs()),
+                "{name}: {cpu} on the CPU, {gpu} on the GPU"
+            );
+        }
+    }
+}
+
+#[test]
+fn latent_steps_are_read_and_learned_on_the_gpu_as_on_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::new();
+    scratch.write("sft.toml", common::LATENT_SFT);
+    scratch.write("grpo.toml", common::LATENT_GRPO);
+    let run = |arguments: &[&str]| {
+        let mut command = scratch.command(arguments);
+        let output =
+            command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let both = |name: &str, names: &[&str]| {
+        let (cpu, gpu) =
+            (metrics(&scratch, &format!("{name}-cpu")), metrics(&scratch, &format!("{name}-cud")));
+        assert!(cpu.len() == gpu.len() && cpu.len() > 1, "{name}: {} and {}", cpu.len(), gpu.len());
+        for (cpu, gpu) in cpu.iter().zip(&gpu) {
+            for name in names {
+                let [cpu, gpu] = [cpu, gpu].map(|row| row[*name].as_f64().unwrap());
+                let close = (cpu - gpu).abs() <= 1e-3 * (1.0 + cpu.abs());
+                assert!(close, "{name}: {cpu} on the CPU, {gpu} on the GPU");
+            }
+        }
+    };
+    run(&["sft", "sft.toml"]);
+    for device in ["cpu", "cuda:0"] {
+        let (short, set) = (&device[..3], format!("device={device}"));
+        let last = ["latent.stages=[1, 2]", "train.max_steps=2", "eval.tasks=4"];
+        run(&[&["sft", "sft.toml", &format!("run.dir=sft-{short}"), &set][..], &last].concat());
+        for gradient in ["frozen", "bptt"] {
+            let (dir, gradient) =
+                (format!("run.dir={gradient}-{short}"), format!("latent.gradient={gradient}"));
+            run(&["train", "grpo.toml", &dir, &gradient, &set, "train.max_steps=2", "eval.tasks=4"]);
+        }
+    }
+    both("sft", &["loss", "grad_norm", "entropy"]);
+    for gradient in ["frozen", "bptt"] {
+        both(
+            gradient,
+            &["loss", "grad_norm", "reward", "latent/steps", "sampling/sampling_logp_difference/max"],
+        );
+    }
+}
+
+/// Resumes the GPU run in `cud` without its second checkpoint, which is then made again with the same bits.
+fn resume_and_compare(scratch: &Scratch, libraries: &Path, parts: &[&str]) {
+    let of = |part: &&str| masters(scratch, &format!("cud/checkpoints/step_2{part}"));
+    let before: Vec<Vec<f32>> = parts.iter().map(of).collect();
+    std::fs::remove_dir_all(scratch.path("cud/checkpoints/step_2")).unwrap();
+    let mut command = scratch.command(&["train", "--resume", "cud"]);
+    let output = command.env("LD_LIBRARY_PATH", libraries).env("HOME", libraries).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(parts.iter().map(of).eq(before), "the resumed run differs");
+}
+
+/// The master weights in `trainer/trainer.safetensors` of a checkpoint.
+fn masters(scratch: &Scratch, checkpoint: &str) -> Vec<f32> {
+    let file = scratch.read(&format!("{checkpoint}/trainer/trainer.safetensors"));
+    let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
+    let mut names: Vec<&str> =
+        tensors.names().into_iter().filter(|name| name.starts_with("master.")).collect();
+    names.sort_unstable();
+    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
+    names.iter().flat_map(|name| tensors.tensor(name).unwrap().data().chunks_exact(4).map(number)).collect()
+}
+
+#[test]
+fn a_run_on_the_gpu_is_that_of_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = compare(libraries.path(), &[], 1e-3);
+    // The checkpoint has what the GPU learnt: its weights equal the CPU's, not those before training.
+    let [gpu, cpu, before] =
+        ["cud/checkpoints/step_2", "cpu/checkpoints/step_2", "tiny/checkpoints/step_120"]
+            .map(|checkpoint| masters(&scratch, checkpoint));
+    let distance = |a: &[f32], b: &[f32]| -> f64 {
+        assert_eq!(a.len(), b.len());
+        a.iter().zip(b).map(|(a, b)| f64::from((a - b).abs())).sum()
+    };
+    let (apart, moved) = (distance(&gpu, &cpu), distance(&gpu, &before));
+    assert!(apart < 0.1 * moved && moved > 0.0, "{apart} from the CPU's, {moved} from those before");
+    resume_and_compare(&scratch, libraries.path(), &[""]);
+}
+
+#[test]
+fn a_hybrid_on_the_gpu_is_that_of_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    for rule in [None, Some("fg2_gdn_plus")] {
+        let scratch = Scratch::with_hybrid(rule);
+        let names = [&NAMES[..], &["kl"]].concat();
+        compare_in(&scratch, libraries.path(), "", &["train.max_steps=2"], &names, 1e-3);
+        resume_and_compare(&scratch, libraries.path(), &[""]);
+    }
+}
+
+#[test]
+fn a_model_on_the_gpu_is_not_looked_into() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    for words in [&["eval", "tiny", "eval.contrast={dola={}}"][..], &["probe", "tiny"]] {
+        let mut command = scratch.command(&[words, &["device=cuda:0"]].concat());
+        let output =
+            command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("CPU"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn an_adapter_is_trained_in_bf16_with_checkpointing() {
+    let Some(libraries) = emulation() else { return };
+    let overrides =
+        ["policy.precision=bf16", "policy.lora={rank=2, alpha=4}", "train.activation_checkpointing=true"];
+    compare(libraries.path(), &overrides, 0.2);
+}
+
+#[test]
+fn moments_in_8_bits_are_those_of_the_cpu_and_resumed() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = compare(libraries.path(), &["optimizer.moments=8bit"], 1e-3);
+    resume_and_compare(&scratch, libraries.path(), &[""]);
+}
+
+#[test]
+fn a_benchmark_is_played_as_on_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    let item = |n: usize| json!({"question": format!("{n} + {n} ="), "answer": format!("#### {}", 2 * n)});
+    scratch.write("sums.jsonl", (0..3).map(|n| format!("{}\n", item(n))).collect::<String>());
+    let sampling = r#"{"do_sample": true, "temperature": 0.9, "top_k": 20}"#;
+    std::fs::rename(scratch.path("tiny/checkpoints/step_120"), scratch.path("model")).unwrap();
+    scratch.write("model/generation_config.json", sampling);
+    let eval = |out: &str, more: &str| {
+        let fixed = "eval gsm8k --data sums.jsonl --policy model --samples 2 --tokens-max 12 --batch 4";
+        let arguments: Vec<&str> = fixed.split(' ').chain(["--out", out]).chain(more.split(' ')).collect();
+        let mut command = scratch.command(&arguments);
+        command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap()
+    };
+    // Sampled on the GPU, and on the host, which filters.
+    for (name, sampling) in [("plain", "--temperature 0.9"), ("top_k", "--sampling model")] {
+        let [cpu, gpu] = ["cpu", "cuda:0"].map(|device| {
+            let out = format!("{name}_{}", &device[..3]);
+            let output = eval(&out, &format!("{sampling} --device {device}"));
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(scratch.read(&format!("{out}/items.jsonl"))).unwrap()
+        });
+        assert_eq!(cpu, gpu);
+    }
+    // Records of one device can't be continued on another.
+    let output = eval("plain_cud", "--temperature 0.9");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("device"), "{said}");
+    let output = eval("bf16", "--temperature 0.9 --device cuda:0 --precision bf16 --limit 1");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let settings: Value = serde_json::from_slice(&scratch.read("bf16/eval.json")).unwrap();
+    assert_eq!((&settings["policy"]["precision"], &settings["device"]), (&json!("bf16"), &json!("cuda:0")));
+}
+
+#[test]
+fn a_critic_and_a_gate_on_the_gpu_are_those_of_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    let overrides = [
+        "train.max_steps=2",
+        "advantage={estimator=\"gae\", config={lambda=0.95}}",
+        "critic={learning_rate=1e-3}",
+        "optimizer.warmup_updates=0",
+        "gate={gate=\"dgg\", config={tau=0.5, warmup=0}}",
+        "rollout.tasks_per_step=2",
+        "rollout.group_size=2",
+        "train.minibatches=1",
+    ];
+    let own = ["critic/vf_loss", "critic/vpred_mean", "critic/grad_norm", "head_grad_norm"];
+    compare_in(&scratch, libraries.path(), "", &overrides, &[&NAMES[..], &own].concat(), 1e-3);
+    let rows = metrics(&scratch, "cud");
+    assert!(rows[1]["critic/vpred_mean"].as_f64().unwrap() != 0.0, "the critic learns: {}", rows[1]);
+    assert!(rows[1]["head_grad_norm"].as_f64().unwrap() > 0.0, "{}", rows[1]);
+    resume_and_compare(&scratch, libraries.path(), &["", "/value_model"]);
+}
+
+#[test]
+fn distributions_on_the_gpu_are_compared_and_squared_as_on_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    let gkd = |config: &str| format!("loss={{objective=\"gkd\", config={{{config}}}}}");
+    // Soft labels; a function of whole rows together with some of the teacher's tokens, and together with all of
+    // them, of a head with an adapter.
+    for (dir, loss, more) in [
+        ("labels-", gkd("beta=0.0, rest=\"ignore\", top=6"), "train.micro_batch_tokens=128"),
+        ("sparse-", gkd("beta=0.5, top=6"), "train.epochs=1"),
+        (
+            "dense-",
+            gkd("beta=1.0"),
+            "policy.lora={rank=2, alpha=4, target_modules=[\"lm_head\", \"q_proj\"]}",
+        ),
+    ] {
+        let overrides = [
+            "train.max_steps=1",
+            "rollout.tasks_per_step=1",
+            "rollout.group_size=2",
+            "teacher.context=demonstration",
+            "loss.beta=0",
+            "train.minibatches=1",
+            &loss,
+            more,
+        ];
+        compare_in(&scratch, libraries.path(), dir, &overrides, &[&NAMES[..], &["head_loss"]].concat(), 1e-3);
+    }
+    let overrides =
+        ["train.max_steps=1", "rollout.tasks_per_step=1", "advantage={estimator=\"optimal_token_baseline\"}"];
+    compare_in(&scratch, libraries.path(), "baseline-", &overrides, &NAMES, 1e-3);
+}
+
+#[test]
+fn a_missing_gpu_is_an_error_that_says_what_to_do() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    let mut command = scratch.command(&["train", "grpo.toml", "device=cuda:7"]);
+    let output = command.env("LD_LIBRARY_PATH", libraries.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("there is no GPU cuda:7"), "{said}");
+}

@@ -1,0 +1,108 @@
+//! Benchmarks that are played in environments, by servers and by policies, on the benchmarks' own files.
+
+use std::path::{Path, PathBuf};
+
+use crate::common::Scratch;
+use crate::test_server::{Reply, said, serve};
+use serde_json::Value;
+
+fn data(name: &str) -> Option<String> {
+    let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
+    if !folder.is_dir() {
+        println!("skipped: there is no shared/data/{name}");
+        return None;
+    }
+    Some(folder.display().to_string())
+}
+
+/// A server that can't do anything.
+fn helpless(_: usize, _: &Value) -> Reply {
+    said("I can't help with that.")
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn tau2_has_its_known_floor() {
+    let Some(data) = data("tau2_bench") else { return };
+    let scratch = Scratch::new();
+    let (url, sent) = serve(helpless);
+    let ask = ["eval", "tau2", "--data", &data, "--policy", &url, "--model", "served", "--json"];
+    let found = parsed(&scratch.burnish(&ask).succeeds().stdout());
+    // 7 of 114 tasks of the shop and 23 of 50 of the airline change nothing and tell nothing.
+    assert_eq!(found["tasks"], 164);
+    assert!((found["success"]["mean"].as_f64().unwrap() - 30.0 / 164.0).abs() < 1e-9, "{found}");
+    let of = |domain: &str| found["by_label"]["domain"][domain]["success"]["mean"].as_f64().unwrap();
+    assert!((of("airline") - 23.0 / 50.0).abs() < 1e-9 && (of("retail") - 7.0 / 114.0).abs() < 1e-9);
+    // The server was given the tools of the domain and its policy.
+    let sent = sent.lock().unwrap();
+    assert!(sent.iter().all(|asked| asked["tools"].as_array().unwrap().len() > 10));
+    assert!(sent[0]["messages"][0]["content"].as_str().unwrap().contains("policy"));
+}
+
+#[test]
+fn bfcl_is_played_by_category() {
+    let Some(data) = data("bfcl_v4") else { return };
+    let scratch = Scratch::new();
+    let (url, _) = serve(helpless);
+    let ask = |category: &str| {
+        let category = format!("env.config.category=[\"{category}\"]");
+        let ask =
+            ["eval", "bfcl", "--data", &data, "--policy", &url, "--model", "m", "--limit", "20", "--json"];
+        parsed(&scratch.burnish(&[&ask[..], &[&category]].concat()).succeeds().stdout())
+    };
+    // Where no function fits, saying so is right; nowhere else.
+    assert_eq!(ask("irrelevance")["success"]["mean"], 1.0);
+    for category in ["simple_python", "parallel", "multi_turn_base"] {
+        let found = ask(category);
+        assert_eq!((&found["success"]["mean"], &found["tasks"]), (&0.0.into(), &20.into()), "{category}");
+    }
+}
+
+#[test]
+fn specifications_of_real_functions_are_judged() {
+    let (Some(plus), Some(own)) = (data("evalplus_history"), data("humaneval")) else { return };
+    let scratch = Scratch::new();
+    let trivial = "```python\ndef preconditions(*inputs):\n    assert True\n\ndef postconditions(*inputs):\n    assert True\n```";
+    let (url, _) = serve(move |_, _| said(trivial));
+    let path = format!("env.config.path=[\"{plus}\", \"{own}\"]");
+    let ask = [
+        "eval", "codespec", "--data", &plus, "--policy", &url, "--model", "m", "--limit", "4", "--json",
+        &path,
+    ];
+    let output = scratch.command(&ask).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    if error.contains("be kept apart here") {
+        println!("skipped: programs can't be kept apart here");
+        return;
+    }
+    assert!(output.status.success(), "{error}");
+    let found = parsed(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!((&found["tasks"], &found["success"]["mean"]), (&4.into(), &0.0.into()), "{found}");
+    assert_eq!((&found["rewards"]["correct"], &found["rewards"]["complete"]), (&1.0.into(), &0.0.into()));
+}
+
+#[test]
+fn what_is_missing_or_has_no_meaning_is_named() {
+    let scratch = Scratch::with_policy();
+    let refused = |arguments: &[&str], parts: &[&str]| {
+        let output = scratch.command(arguments).env_remove("BURNISH_DATA").output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && parts.iter().all(|part| error.contains(part)), "{error}");
+    };
+    refused(&["eval", "tau2", "--policy", "tiny"], &["tau2 needs its data", "BURNISH_DATA/tau2", "MIT"]);
+    refused(
+        &["eval", "bfcl", "--data", "tiny", "--policy", "tiny"],
+        &["there is no `possible_answer` in `tiny`"],
+    );
+    refused(&["eval", "tau3", "--policy", "tiny"], &["did you mean `tau2`?"]);
+    refused(&["eval", "bfcl", "--policy", "tiny", "--lang", "en"], &["--lang", "bfcl"]);
+    let Some(data) = data("bfcl_v4") else { return };
+    refused(&["eval", "bfcl", "--data", &data], &["which policy?"]);
+    refused(
+        &["eval", "bfcl", "--data", &data, "--policy", "tiny", "env.config.nothing=1"],
+        &["env.config.nothing"],
+    );
+}
