@@ -92,11 +92,10 @@ pub fn fit(questions: &BTreeMap<String, Paid>, fitting: Fitting) -> Result<Refle
             of.map(|(row, _)| row).collect()
         };
         let (fitted_on, held) = (part(false), part(true));
-        let point = minimum(&Table::new(&fitted_on, l2))?;
-        let known = Table::new(&fitted_on, l2).columns;
-        let share = mean(&fitted_on);
+        let table = Table::new(&fitted_on, l2);
+        let (point, share) = (minimum(&table)?, mean(&fitted_on));
         for row in held {
-            let logit = logit_of(row, &known, &point);
+            let logit = logit_of(row, &table.columns, &point);
             log_loss += cross_entropy(logit, row.label);
             constant += cross_entropy((share / (1.0 - share)).ln(), row.label);
             chances.push(sigmoid(logit));
