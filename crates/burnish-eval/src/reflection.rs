@@ -310,7 +310,7 @@ mod tests {
     /// Questions about hens, where reflection pays, and about cows, where it does not.
     fn separable(count: usize) -> BTreeMap<String, Paid> {
         let of = |at: usize| {
-            let (animal, paid) = if at % 3 == 0 { ("hens", 1) } else { ("cows", 0) };
+            let (animal, paid) = if at.is_multiple_of(3) { ("hens", 1) } else { ("cows", 0) };
             (format!("farm {} has {animal}", at * at), Paid { answers: 1, paid })
         };
         (0..count).map(of).collect()
@@ -335,7 +335,7 @@ mod tests {
         // The words are the same everywhere but for a number that says nothing.
         let of = |at: usize| {
             let text = format!("number {}", at * 7919 % 1009);
-            (text, Paid { answers: 1, paid: usize::from(at % 4 == 0) })
+            (text, Paid { answers: 1, paid: usize::from(at.is_multiple_of(4)) })
         };
         let model = fit(&(0..100).map(of).collect(), Fitting::default()).unwrap();
         assert!(model.held_out.log_loss > model.held_out.constant - 1e-3, "{:?}", model.held_out);

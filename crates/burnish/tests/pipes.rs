@@ -83,7 +83,7 @@ const LINES: [&str; 48] = [
 /// Items of an evaluation, in half of which reflection paid.
 fn reflected(count: usize) -> String {
     let item = |at: usize| {
-        let paid = at % 2 == 0;
+        let paid = at.is_multiple_of(2);
         format!(
             "{{\"id\": \"{at}\", \"labels\": {{}}, \"prompt\": [{{\"role\": \"user\", \"content\": \"task {at}\"}}], \
              \"samples\": [{{\"answers\": [], \"outcome\": \"success\", \"reward\": 1.0, \"verdict\": {}, \
