@@ -1,5 +1,7 @@
 //! Control of thoughts while an answer is sampled.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::SamplingError;
@@ -93,11 +95,14 @@ pub enum ThoughtControl {
     },
     /// First Try Matters (arXiv:2510.08308): thoughts end after the answer was tried for the `tries`-th time. A try is what
     /// follows a text of `after`: up to the brace that closes one at its end, or else up to the first of `until` that is not
-    /// within a number. (The controller that decides by the question is left out.)
+    /// within a number.
     FirstTry {
         /// Tries after which thoughts end.
         #[serde(default = "one")]
         tries: usize,
+        /// Decides by the question whether they end then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        controller: Option<TryController>,
         /// What stands before a try.
         #[serde(default = "after")]
         after: Vec<String>,
@@ -108,6 +113,40 @@ pub enum ThoughtControl {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ending: Option<String>,
     },
+}
+
+/// Decides by the question alone after how many tries thoughts end. It never sees a reference answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TryController {
+    /// The file with the model ([`ReflectionModel`](crate::reflection::ReflectionModel)), which `burnish fit-thoughts` writes.
+    pub path: PathBuf,
+    /// Where the predicted chance that reflection pays is below this, thoughts end after `tries` tries.
+    #[serde(default = "half")]
+    pub threshold: f64,
+    /// Tries after which they end elsewhere; if it is absent, no try ends them there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otherwise: Option<usize>,
+}
+
+impl TryController {
+    /// After how many tries thoughts end where the predicted chance is `chance`, and `tries` is the control's own number.
+    /// `None` if no try ends them.
+    #[must_use]
+    pub fn tries(&self, chance: f64, tries: usize) -> Option<usize> {
+        if chance < self.threshold { Some(tries) } else { self.otherwise }
+    }
+
+    fn problem(&self, tries: usize) -> Option<&'static str> {
+        if self.path.as_os_str().is_empty() {
+            return Some("with a `first_try.controller.path` that is not empty");
+        }
+        if !(0.0..=1.0).contains(&self.threshold) {
+            return Some("with a `first_try.controller.threshold` from 0 to 1");
+        }
+        let is_sooner = self.otherwise.is_some_and(|otherwise| otherwise < tries);
+        is_sooner.then_some("with a `first_try.controller.otherwise` that is not below `first_try.tries`")
+    }
 }
 
 impl Default for Thoughts {
@@ -134,6 +173,14 @@ impl Thoughts {
 }
 
 impl ThoughtControl {
+    /// The controller that decides by the question, if it has one.
+    pub fn controller(&self) -> Option<&TryController> {
+        match self {
+            ThoughtControl::FirstTry { controller, .. } => controller.as_ref(),
+            _ => None,
+        }
+    }
+
     fn problem(&self, close: &str) -> Option<&'static str> {
         let any_empty =
             |texts: &[String]| texts.is_empty() || texts.iter().any(|text| text.trim().is_empty());
@@ -180,6 +227,9 @@ impl ThoughtControl {
                 if any_empty(after) || until.is_empty() || until.iter().any(String::is_empty) =>
             {
                 Some("with texts in `first_try.after` and `first_try.until` that are not empty")
+            }
+            ThoughtControl::FirstTry { controller: Some(controller), tries, .. } => {
+                controller.problem(*tries)
             }
             _ => None,
         }
@@ -233,6 +283,10 @@ fn one() -> usize {
     1
 }
 
+fn half() -> f64 {
+    0.5
+}
+
 fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
@@ -278,6 +332,25 @@ mod tests {
     }
 
     #[test]
+    fn a_controller_decides_after_how_many_tries_thoughts_end() {
+        let of = |controller: serde_json::Value| {
+            let thoughts = read(json!([{"first_try": {"tries": 2, "controller": controller}}]));
+            assert_eq!(thoughts.check(), Ok(()));
+            thoughts.controls[0].controller().unwrap().clone()
+        };
+        let never = of(json!({"path": "x.json"}));
+        assert_eq!((never.tries(0.49, 2), never.tries(0.5, 2)), (Some(2), None));
+        let later = of(json!({"path": "x.json", "threshold": 0.2, "otherwise": 3}));
+        assert_eq!((later.tries(0.1, 2), later.tries(0.2, 2)), (Some(2), Some(3)));
+        // Without one, nothing of it is written down.
+        let without = read(json!([{"first_try": {}}]));
+        assert!(without.controls[0].controller().is_none());
+        assert!(!serde_json::to_string(&without).unwrap().contains("controller"));
+        let wrong = json!({"controls": [{"first_try": {"controller": {"threshold": 0.5}}}]});
+        assert!(serde_json::from_value::<Thoughts>(wrong).unwrap_err().to_string().contains("`path`"));
+    }
+
+    #[test]
     fn what_is_out_of_range_is_named() {
         for (controls, said) in [
             (json!([{"cyclic": {"period": 0}}]), "cyclic.period"),
@@ -289,6 +362,15 @@ mod tests {
             (json!([{"budget": {"ending": "stop"}}]), "`ending`"),
             (json!([{"first_try": {"tries": 0}}]), "first_try.tries"),
             (json!([{"first_try": {"after": [""]}}]), "first_try.after"),
+            (json!([{"first_try": {"controller": {"path": ""}}}]), "first_try.controller.path"),
+            (
+                json!([{"first_try": {"controller": {"path": "x", "threshold": 1.1}}}]),
+                "first_try.controller.threshold",
+            ),
+            (
+                json!([{"first_try": {"tries": 2, "controller": {"path": "x", "otherwise": 1}}}]),
+                "first_try.controller.otherwise",
+            ),
         ] {
             let error = read(controls).check().unwrap_err().to_string();
             assert!(error.starts_with("sampling.thoughts") && error.contains(said), "{error}");

@@ -46,3 +46,4 @@ pub use past::{Past, Seen};
 pub use policy::LocalPolicy;
 pub use request::{Limits, Request, RequestId, Stats};
 pub use sampler::{Ended, Sampler};
+pub use thoughts::read_reflection_model;

@@ -3,6 +3,7 @@ mod streaming;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use burnish_core::reflection::question;
 use burnish_core::{Abilities, Answered, Grammar, Policy, PolicyError, Sampling, Trace, Turn, TurnId};
 use burnish_model::{Chat, Generated, Model};
 use burnish_tensor::Visibility;
@@ -30,8 +31,8 @@ pub struct LocalPolicy {
     grammars: Option<Grammars>,
     /// The grammar of the last such turn, and its control before the first token.
     held: Option<(Grammar, Held)>,
-    /// Ids of words that controls of thoughts act on.
-    words: thoughts::Words,
+    /// What controls of thoughts have found out.
+    known: thoughts::Known,
     asked: BTreeMap<RequestId, Asked>,
     over: Vec<Answered>,
     submitted: u64,
@@ -120,7 +121,7 @@ impl LocalPolicy {
             answering: None,
             grammars: None,
             held: None,
-            words: thoughts::Words::default(),
+            known: thoughts::Known::default(),
             asked: BTreeMap::new(),
             over: Vec::new(),
             submitted: 0,
@@ -142,7 +143,7 @@ impl LocalPolicy {
     fn begin(&mut self, turn: &Turn) -> Result<(RequestId, Trace), PolicyError> {
         self.abilities().check(turn)?;
         let (trace, request) = self.read(turn)?;
-        let controls = self.controls(&turn.sampling, &request.prompt, turn.seed)?;
+        let controls = self.controls(turn, &request.prompt)?;
         let failed = |error: EngineError| PolicyError::Failed(error.to_string());
         let answering = match self.answering.take() {
             Some(answering) => answering,
@@ -163,13 +164,9 @@ impl LocalPolicy {
         })
     }
 
-    /// The controls of an answer to `prompt`.
-    fn controls(
-        &mut self,
-        sampling: &Sampling,
-        prompt: &[u32],
-        seed: u64,
-    ) -> Result<Vec<Box<dyn Control>>, PolicyError> {
+    /// The controls of the answer to a turn, whose ids are `prompt`.
+    fn controls(&mut self, turn: &Turn, prompt: &[u32]) -> Result<Vec<Box<dyn Control>>, PolicyError> {
+        let sampling = &*turn.sampling;
         let failed = |problem: String| PolicyError::Failed(format!("sampling.contrast: {problem}"));
         let contrast = sampling.contrast.as_ref();
         let contrast = contrast.map(|contrast| contrast::control(contrast, prompt, &self.chat.tokenizer));
@@ -182,10 +179,15 @@ impl LocalPolicy {
         let latent = latent.transpose()?;
         let controlled = sampling.thoughts.as_ref().map(|thoughts| {
             let failed = |problem: String| PolicyError::Failed(format!("sampling.thoughts: {problem}"));
-            let (end_ids, tokenizer) = (&self.end_ids, &self.chat.tokenizer);
-            let most = self.limits.context_tokens_max(&self.model);
-            thoughts::control(thoughts, prompt, seed, most, end_ids, tokenizer, &mut self.words)
-                .map_err(failed)
+            let asked = thoughts::Asked {
+                prompt,
+                question: question(&turn.messages),
+                seed: turn.seed,
+                context_tokens_max: self.limits.context_tokens_max(&self.model),
+                end_ids: &self.end_ids,
+                tokenizer: &self.chat.tokenizer,
+            };
+            thoughts::control(thoughts, asked, &mut self.known).map_err(failed)
         });
         let controlled = controlled.transpose()?.flatten();
         let held = self.held(sampling)?;

@@ -6,6 +6,7 @@
 //! one number per seed and arm -> Estimate of the difference, smallest detectable effect, Holm's p-values
 //! Item*: samples, correct -> PassAtK { k -> Interval }
 //! attention to the cells of a table, mask -> overlap, AUROC, a verifier ([`cells`])
+//! questions, and whether reflection paid -> a model that tells this by the question ([`reflection`])
 //! ```
 //!
 //! The unit of evidence is the task, not the episode: the rollouts of one task tend to succeed and fail together, so
@@ -27,6 +28,7 @@ mod effect;
 pub mod logistic;
 mod measure;
 mod pass_at_k;
+pub mod reflection;
 mod spread;
 mod student;
 mod summary;

@@ -19,6 +19,8 @@ pub enum PathKind {
     Template,
     /// A data file.
     Data,
+    /// The model of a controller of thoughts.
+    Controller,
     /// The folder that an environment's relative data paths start from.
     Folder,
 }
@@ -78,6 +80,7 @@ pub fn each<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> {
         from(recipe.get_mut(table), table, visit)?;
     }
     each_ingredient(recipe, visit)?;
+    each_controller(recipe, visit)?;
     for key in ["path", "held_out"] {
         let paths = recipe.get_mut("data").and_then(|data| data.get_mut(key));
         many(paths, &format!("data.{key}"), None, visit)?;
@@ -126,6 +129,30 @@ fn each_ingredient<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> 
         }
     }
     Ok(())
+}
+
+/// The controllers of thoughts.
+fn each_controller<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> {
+    let mut of = |table: Option<&mut Value>, below: &[&str], key: &str| {
+        let controls = below.iter().try_fold(table?, |place, key| place.get_mut(key))?.as_array_mut()?;
+        let key = [&[key], below].concat().join(".");
+        controls.iter_mut().enumerate().find_map(|(at, control)| {
+            let path = control.get_mut("first_try")?.get_mut("controller")?.get_mut("path");
+            let key = format!("{key}[{at}].first_try.controller.path");
+            one(path, key, PathKind::Controller, None, visit).err()
+        })
+    };
+    let thoughts = ["thoughts", "controls"];
+    let mut failed = of(recipe.get_mut("eval"), &thoughts, "eval");
+    if let Some(Value::Array(items)) = recipe.get_mut("eval").and_then(|eval| eval.get_mut("extra")) {
+        for (at, item) in items.iter_mut().enumerate() {
+            failed = failed.or_else(|| of(Some(item), &thoughts, &format!("eval.extra[{at}]")));
+        }
+    }
+    for who in ["user", "judge"] {
+        failed = failed.or_else(|| of(recipe.get_mut(who), &["strategy", "config", "controls"], who));
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 /// Visits every configuration of an environment, with its key and the environment's id.
@@ -252,6 +279,7 @@ mod tests {
     #[test]
     fn every_path_of_a_recipe_is_visited_and_nothing_else() {
         let rows = |name: &str| json!({"path": name, "base_dir": "rows", "id_key": "path"});
+        let by = |name: &str| json!({"first_try": {"controller": {"path": name}}});
         let mut recipe = json!({
             "run": {"dir": "run", "cache": "cache"},
             "policy": {"path": "policy", "chat_template": "chat.jinja", "from": "one.toml"},
@@ -260,11 +288,17 @@ mod tests {
                 "base_model": {"path": "w"}, "models": [{"from": "x.toml"}, {"from": {"recipe": "y.toml"}}],
                 "calibration": {"env": "rows", "config": rows("i")},
             },
-            "critic": {"path": "critic"}, "judge": {"path": "judge", "prompt": "path"},
+            "critic": {"path": "critic"}, "judge": {"path": "judge", "prompt": "path", "strategy": {
+                "strategy": "controlled", "config": {"controls": [by("strategist")]}
+            }},
             "user": {"path": "user", "strategy": {"strategy": "best_of_n", "config": {"score": {"path": "scores"}}}},
             "reward": {"model": {"path": "reward"}},
             "env": {"id": "rows", "config": rows("a"), "split": {"scorer": {"judge": {"path": "scorer"}}}},
-            "eval": {"config": {"path": ["b", "c"]}, "extra": [{"name": "x", "config": rows("d")}]},
+            "eval": {
+                "config": {"path": ["b", "c"]},
+                "thoughts": {"controls": [{"budget": {}}, by("k"), {"first_try": {}}]},
+                "extra": [{"name": "x", "config": rows("d"), "thoughts": {"controls": [by("l")]}}],
+            },
             "data": {
                 "path": ["e", "f"],
                 "held_out": "z",
@@ -294,7 +328,10 @@ mod tests {
             "eval.config.path[1]=c",
             "eval.extra[0].config.base_dir=rows",
             "eval.extra[0].config.path=d rows",
+            "eval.extra[0].thoughts.controls[0].first_try.controller.path=l",
+            "eval.thoughts.controls[1].first_try.controller.path=k",
             "judge.path=judge",
+            "judge.strategy.config.controls[0].first_try.controller.path=strategist",
             "policy.chat_template=chat.jinja",
             "policy.from=one.toml",
             "policy.path=policy",

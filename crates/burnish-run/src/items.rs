@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::RunError;
+use crate::controllers;
 use crate::eval_set::EvalSet;
 use crate::evaluate::{play, summarise};
 use crate::inspect::{Player, Target};
@@ -168,7 +169,7 @@ pub(crate) struct Settings {
     /// Digests of its files, or its address.
     policy: Value,
     device: String,
-    /// Digests of the data files by name.
+    /// Digests of the data files by name, and of controllers of thoughts by key.
     data: BTreeMap<String, String>,
     /// Tasks per chunk.
     chunk: usize,
@@ -378,6 +379,12 @@ pub(crate) fn settings(
     for file in set.generator.files() {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         data.insert(name, file_digest(&file)?);
+    }
+    if let Some(thoughts) = &set.sampling.thoughts {
+        let digests = controllers::digests(&thoughts.controls);
+        data.extend(
+            digests.map_err(|(key, problem)| RunError::Refused(format!("thoughts.{key}: {problem}")))?,
+        );
     }
     let evaluation = json!({
         "name": set.name,

@@ -4,11 +4,13 @@
 //! [`items`] evaluates one task by task. The output of a run is in its directory ([`burnish_rundir`]).
 
 pub mod cells;
+mod controllers;
 mod decontaminate;
 pub mod engine;
 mod error;
 mod eval_set;
 pub mod evaluate;
+pub mod fit_thoughts;
 pub mod generate;
 pub mod inspect;
 pub mod items;

@@ -13,9 +13,9 @@ use crate::RunError;
 use crate::model_files::policy_digests;
 use burnish_rundir::files::{FileError, remove_leftovers, write_atomic};
 
-const SETTINGS: &str = "eval.json";
-const ITEMS: &str = "items.jsonl";
-const SUMMARY: &str = "summary.json";
+pub(crate) const SETTINGS: &str = "eval.json";
+pub(crate) const ITEMS: &str = "items.jsonl";
+pub(crate) const SUMMARY: &str = "summary.json";
 
 /// Keys with paths. They are recorded for people and not compared: digests identify the content.
 const PLACES: [&str; 2] = ["path", "base_dir"];

@@ -9,6 +9,7 @@ use burnish_env::{EnvError, Generator};
 use burnish_rl::fact::COUNTERPART;
 
 use crate::RunError;
+use crate::controllers;
 use crate::eval_set::EvalSet;
 use crate::online::plan_of;
 use crate::others::Others;
@@ -46,6 +47,7 @@ impl Tasks {
                 others: Rc::default(),
             });
         }
+        controllers::check(recipe, needs_training)?;
         // Where nothing is trained, training data need not be there.
         let config = if needs_training { &recipe.env.config } else { recipe.evaluation().config };
         let train_generator = burnish_env::build(&recipe.env.id, config)?;

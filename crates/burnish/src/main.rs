@@ -44,6 +44,8 @@ enum Command {
     Study(commands::study::Arguments),
     /// Evaluate the policy of a recipe or a run on held-out tasks, or a policy on a benchmark.
     Eval(Box<commands::eval::Arguments>),
+    /// Fit the model by which thoughts end after a first try or go on, from an evaluation.
+    FitThoughts(commands::fit_thoughts::Arguments),
     /// Sample and show a few episodes, or show stored ones.
     Rollout(commands::rollout::Arguments),
     /// Answer prompts: one, or those of a file.
@@ -113,6 +115,7 @@ fn run(command: Command) -> commands::Done {
         Command::Sft(arguments) => commands::train::run(arguments, Some(burnish_recipe::Method::Sft)),
         Command::Study(arguments) => commands::study::run(arguments),
         Command::Eval(arguments) => commands::eval::run(*arguments),
+        Command::FitThoughts(arguments) => commands::fit_thoughts::run(&arguments),
         Command::Rollout(arguments) => commands::rollout::run(arguments),
         Command::Generate(arguments) => commands::generate::run(*arguments),
         Command::Chat(arguments) => commands::chat::run(*arguments),

@@ -6,6 +6,7 @@
 
 mod budget;
 mod certainty;
+mod controller;
 mod cyclic;
 mod first_try;
 
@@ -17,6 +18,8 @@ use burnish_core::{ThoughtControl, Thoughts};
 use burnish_model::Tokenizer;
 
 use crate::control::{Control, Decision, Now, Probe, Steer};
+
+pub use controller::read_reflection_model;
 
 /// What a part decides.
 #[derive(Debug)]
@@ -175,7 +178,7 @@ impl Control for Thinking {
 
 /// Ids of words, found once for each list: every id whose text is one of the words, with or without blanks around it.
 #[derive(Debug, Default)]
-pub(crate) struct Words(BTreeMap<Vec<String>, Arc<[u32]>>);
+struct Words(BTreeMap<Vec<String>, Arc<[u32]>>);
 
 impl Words {
     fn ids(&mut self, words: &[String], tokenizer: &Tokenizer) -> Result<Arc<[u32]>, String> {
@@ -197,20 +200,38 @@ impl Words {
     }
 }
 
-/// The control of an answer to `prompt`. `seed` is the request's; prompt, answer and probes have room for
-/// `context_tokens_max` tokens. `None` if there are no controls.
+/// What is found out once for all answers of a policy.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    words: Words,
+    models: controller::Models,
+}
+
+/// An answer whose thoughts are to be controlled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) prompt: &'a [u32],
+    /// What the prompt asks, in the task's own words.
+    pub(crate) question: &'a str,
+    /// The request's seed.
+    pub(crate) seed: u64,
+    /// Most tokens of prompt, answer and probes.
+    pub(crate) context_tokens_max: usize,
+    pub(crate) end_ids: &'a Arc<[u32]>,
+    pub(crate) tokenizer: &'a Arc<Tokenizer>,
+}
+
+/// The control of an answer. `None` if there are no controls.
 ///
 /// # Errors
-/// If a text is no tokens, or words are none.
+/// If a text is no tokens, words are none, or the file of a controller can't be used.
 pub(crate) fn control(
     thoughts: &Thoughts,
-    prompt: &[u32],
-    seed: u64,
-    context_tokens_max: usize,
-    end_ids: &Arc<[u32]>,
-    tokenizer: &Arc<Tokenizer>,
-    words: &mut Words,
+    asked: Asked<'_>,
+    known: &mut Known,
 ) -> Result<Option<Box<dyn Control>>, String> {
+    let Asked { prompt, question, seed, context_tokens_max, end_ids, tokenizer } = asked;
+    let Known { words, models } = known;
     if thoughts.controls.is_empty() {
         return Ok(None);
     }
@@ -274,13 +295,21 @@ pub(crate) fn control(
                     asked_at: None,
                 })
             }
-            ThoughtControl::FirstTry { tries, after, until, ending: end } => {
-                let (after, until) = (after.clone(), until.clone());
+            ThoughtControl::FirstTry { tries, controller, after, until, ending: end } => {
+                let (after, until, ending) = (after.clone(), until.clone(), ending(end)?);
+                let tries = match controller {
+                    Some(controller) => {
+                        controller.tries(models.get(&controller.path)?.chance(question), *tries)
+                    }
+                    None => Some(*tries),
+                };
+                // No try ends the thoughts of this answer.
+                let Some(tries) = tries else { continue };
                 Box::new(first_try::FirstTry {
-                    tries: *tries,
+                    tries,
                     after,
                     until,
-                    ending: ending(end)?,
+                    ending,
                     seen: first_try::Seen::default(),
                 })
             }

@@ -1,6 +1,7 @@
 //! Control of thoughts: what it changes, and that it changes nothing else.
 
 use crate::common::{act, chat, model_of, turn};
+use burnish_core::reflection::{self, HeldOut, ReflectionModel};
 use burnish_core::{Message, Sampling, Source, Thoughts, Trace, answer_all};
 use burnish_engine::LocalPolicy;
 use burnish_model::{Chat, Model};
@@ -24,10 +25,14 @@ fn with(thoughts: Value) -> Sampling {
 type Answer = (Vec<u32>, Vec<Source>, Vec<f32>, usize);
 
 fn answer(sampling: &Sampling, seed: u64) -> Result<Answer, String> {
+    answer_to("the goal is left", sampling, seed)
+}
+
+fn answer_to(question: &str, sampling: &Sampling, seed: u64) -> Result<Answer, String> {
     let chat = chat();
     let mut policy = LocalPolicy::new(&model(&chat), &chat, 0);
     let mut trace = Trace::new();
-    act(&mut policy, &mut trace, &[Message::user("the goal is left")], sampling, seed)
+    act(&mut policy, &mut trace, &[Message::user(question)], sampling, seed)
         .map_err(|error| error.to_string())?;
     let node = trace.nodes().last().unwrap();
     let logprobs = node.sampled.as_ref().map(|sampled| sampled.model_logprobs.clone()).unwrap_or_default();
@@ -179,6 +184,80 @@ fn thoughts_end_behind_the_first_try() {
         }
     }
     assert!(ended > 0);
+}
+
+/// The file of a model by which reflection pays with a chance of 0.9 where a question has the word "left", and else of 0.1.
+fn controller(name: &str) -> String {
+    let [bucket] = reflection::features("left", 4096)[..] else { panic!() };
+    let held_out = HeldOut { folds: 2, log_loss: 0.3, constant: 0.6, chances: [0.1, 0.1, 0.5, 0.9, 0.9] };
+    // "the goal is left" has 7 features.
+    let odds = 9.0_f64.ln();
+    let weights = vec![(bucket, 2.0 * odds * 7.0_f64.sqrt())];
+    let model = ReflectionModel::new((4096, 0.01), (-odds, weights), (4, 0.5), held_out).unwrap();
+    for (question, chance) in [("the goal is left", 0.9), ("the goal is up", 0.1)] {
+        assert!((model.chance(question) - chance).abs() < 1e-12, "{question}: {}", model.chance(question));
+    }
+    let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&path, model.text().unwrap()).unwrap();
+    path
+}
+
+#[test]
+fn a_controller_closes_thoughts_after_as_many_tries_as_the_question_is_worth() {
+    let path = controller("closes.json");
+    let under = |tries: usize, controller: Option<Value>| {
+        let mut control = json!({"tries": tries, "after": ["o", "t", "h"], "until": ["e", " ", "l"]});
+        if let Some(controller) = controller {
+            control["controller"] = controller;
+        }
+        with(json!({"open": "", "close": "<|pad|>", "controls": [{"first_try": control}]}))
+    };
+    let by = |more: Value| {
+        let mut controller = json!({"path": path});
+        more.as_object().unwrap().iter().for_each(|(key, value)| controller[key] = value.clone());
+        under(1, Some(controller))
+    };
+    let (pays, idle) = ("the goal is left", "the goal is up");
+    let mut differ = [0; 2];
+    for seed in 0..40 {
+        let same = |question: &str, one: &Sampling, other: &Sampling| {
+            let [one, other] = [one, other].map(|sampling| answer_to(question, sampling, seed).unwrap());
+            assert_eq!(one, other, "{question} {seed}");
+            one
+        };
+        let later = by(json!({"otherwise": 3}));
+        let closed = same(idle, &later, &under(1, None));
+        let opened = same(pays, &later, &under(3, None));
+        differ[0] += usize::from(closed != answer_to(idle, &under(3, None), seed).unwrap());
+        differ[1] += usize::from(opened != answer_to(pays, &under(1, None), seed).unwrap());
+        // Without `otherwise`, nothing closes thoughts where reflection pays.
+        let never = by(json!({}));
+        same(pays, &never, &Sampling::at(1.0, TOKENS));
+        same(idle, &never, &under(1, None));
+        // Thresholds that every chance reaches, and that none does.
+        same(idle, &by(json!({"threshold": 0.05, "otherwise": 2})), &under(2, None));
+        same(pays, &by(json!({"threshold": 0.95, "otherwise": 2})), &under(1, None));
+    }
+    assert!(differ.iter().all(|count| *count > 0), "{differ:?}");
+}
+
+#[test]
+fn a_controller_whose_file_can_not_be_used_is_named() {
+    let path = controller("broken.json");
+    let of = |path: &str| {
+        let control = json!({"first_try": {"controller": {"path": path}}});
+        answer(&with(json!({"open": "", "close": "<|pad|>", "controls": [control]})), 0)
+    };
+    assert!(of(&path).is_ok());
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"buckets\":4096", "\"buckets\":0")).unwrap();
+    let error = of(&path).unwrap_err();
+    assert!(
+        error.contains("broken.json`: buckets: must be") && error.contains("sampling.thoughts"),
+        "{error}"
+    );
+    let error = of("absent.json").unwrap_err();
+    assert!(error.contains("`absent.json` can't be read"), "{error}");
 }
 
 #[test]

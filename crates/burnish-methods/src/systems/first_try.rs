@@ -1,4 +1,5 @@
-//! First Try Matters: what reflections after the first try are worth, and thoughts that end with it.
+//! First Try Matters: what reflections after the first try are worth, and thoughts that end with it where the question does not
+//! promise that they pay.
 
 use super::{Evidence, Status, System};
 
@@ -9,7 +10,7 @@ pub(super) const SYSTEM: System = System {
     evidence: Evidence::Notes,
     reconstructed: &[
         "tries are found by the words before them, not by a model",
-        "without the controller that decides by the question how many tries pay",
+        "the controller is a logistic regression on hashed words of the question (`burnish fit-thoughts`)",
     ],
     parts: &[],
     uses: &["eval.thoughts", "env.config.thoughts"],
@@ -18,7 +19,10 @@ pub(super) const SYSTEM: System = System {
     set: &[],
     study: None,
     results: &[],
-    reduces_to: &["free thoughts, with more tries than they have, to the bit"],
+    reduces_to: &[
+        "free thoughts, with more tries than they have, to the bit",
+        "an end after `tries` tries, without a controller or with a threshold of 1, to the bit",
+    ],
     run: None,
     status: Status::Runs,
 };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use burnish_core::ThoughtControl;
 use serde_json::{Value, json};
 
 use super::calibration::Texts;
@@ -132,6 +133,14 @@ fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     for extra in &recipe.eval.extra {
         let Some(config) = &extra.config else { continue };
         files.extend(files_of(extra.env.as_ref().unwrap_or(&recipe.env.id), config)?);
+    }
+    // What controls the thoughts of evaluations decides no weights, but those of a user or a judge do.
+    let user = recipe.user.as_ref().and_then(|user| user.strategy.as_ref());
+    let judge = recipe.judge.as_ref().and_then(|judge| judge.strategy.as_ref());
+    for strategy in [user, judge].into_iter().flatten() {
+        let controls = strategy.config.get("controls").cloned().unwrap_or_default();
+        let controls: Vec<ThoughtControl> = serde_json::from_value(controls).unwrap_or_default();
+        files.extend(controls.iter().filter_map(|control| Some(control.controller()?.path.clone())));
     }
     Ok(files)
 }

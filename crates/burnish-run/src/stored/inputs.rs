@@ -19,7 +19,7 @@ use burnish_rundir::run_dir::{START, TEACHER};
 /// A file of at least this size is not read again if it has not been touched since.
 const LARGE: u64 = 64 << 20;
 
-/// A data file, a chat template or a model directory that decides a run.
+/// A data file, a chat template, a controller or a model directory that decides a run.
 #[derive(Debug, Clone)]
 pub(super) struct Input {
     /// The key that names it.
@@ -136,8 +136,9 @@ pub(super) fn kept(name: &str, path: &Path) -> Input {
 
 /// The input that a path in a recipe names, as written there.
 pub(super) fn at(place: &PathPlace<'_>) -> Option<Input> {
-    let is_input = matches!(place.kind, PathKind::Model | PathKind::Template | PathKind::Data)
-        && !place.value.is_empty();
+    let is_read =
+        matches!(place.kind, PathKind::Model | PathKind::Template | PathKind::Data | PathKind::Controller);
+    let is_input = is_read && !place.value.is_empty();
     let path = place.folder.as_ref().map_or_else(PathBuf::new, PathBuf::from).join(&*place.value);
     is_input.then(|| Input { key: place.key.clone(), path, kind: place.kind })
 }
@@ -196,8 +197,9 @@ impl Needs {
         let main = recipe.evaluation().config_key;
         let further = recipe.further_evaluations().into_iter().map(|plan| plan.config_key);
         let base = recipe.policy.lora.as_ref().map(|_| "policy.path".to_owned());
-        let others = ["user".to_owned(), "reward".to_owned()];
-        let only = [main].into_iter().chain(further).chain(base).chain(others).collect();
+        let others = ["user", "reward", "eval.thoughts"].map(str::to_owned);
+        let controlled = (0..recipe.eval.extra.len()).map(|at| format!("eval.extra[{at}].thoughts"));
+        let only = [main].into_iter().chain(further).chain(base).chain(others).chain(controlled).collect();
         Needs { only: Some(only), without: Vec::new() }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Episode, Policy, Sampling, Task};
+use burnish_core::{Episode, Policy, Sampling, Task, ThoughtControl};
 use burnish_env::Generator;
 use burnish_env::rollout::{Given, recite};
 use burnish_reason::{Considered, Strategist, Strategy, StrategyConfig};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::on_top::{OnTop, of_setting, refused};
 use super::records::{Arm, StrategyRecord, records};
 use crate::RunError;
+use crate::controllers;
 use crate::model_files::policy_digests;
 use crate::model_path::locate;
 
@@ -71,6 +72,16 @@ impl Arms {
             let wrong = |error: RunError| refused("config.score.path", &error.to_string());
             let files = locate(path).and_then(|found| policy_digests(&found.dir)).map_err(wrong)?;
             named["reward_model"] = json!(files);
+        }
+        let controls: Vec<ThoughtControl> = match config.config.get("controls") {
+            Some(controls) => serde_json::from_value(controls.clone())
+                .map_err(|error| refused("config.controls", &error.to_string()))?,
+            None => Vec::new(),
+        };
+        let digests = controllers::digests(&controls)
+            .map_err(|(key, problem)| refused(&format!("config.{key}"), &problem))?;
+        if !digests.is_empty() {
+            named["controllers"] = json!(digests);
         }
         let config = config.config;
         let equality = config.get("equality").cloned().unwrap_or(json!("math"));

@@ -9,6 +9,7 @@ pub(crate) mod chat;
 pub(crate) mod data;
 pub(crate) mod env;
 pub(crate) mod eval;
+pub(crate) mod fit_thoughts;
 pub(crate) mod generate;
 pub(crate) mod merge;
 pub(crate) mod methods;

@@ -26,7 +26,7 @@ name = "only"
 
 /// Commands with options that make them print the most. `NEW` is a path that does not exist yet. Every command that
 /// the help lists must begin at least one line.
-const LINES: [&str; 47] = [
+const LINES: [&str; 48] = [
     "train grpo.toml run.dir=NEW train.max_steps=2",
     "train grpo.toml --dry-run",
     "train --resume tiny",
@@ -36,6 +36,7 @@ const LINES: [&str; 47] = [
     "eval tiny",
     "eval tiny --json",
     "eval --list",
+    "fit-thoughts items.jsonl NEW.json --folds 2",
     "rollout grpo.toml --count 3",
     "rollout --from tiny --eval",
     "rollout --from tiny --json",
@@ -76,6 +77,23 @@ const LINES: [&str; 47] = [
     "train absent.toml",
 ];
 
+/// Items of an evaluation, in half of which reflection paid.
+fn reflected(count: usize) -> String {
+    let item = |at: usize| {
+        let paid = at.is_multiple_of(2);
+        format!(
+            "{{\"id\": \"{at}\", \"labels\": {{}}, \"prompt\": [{{\"role\": \"user\", \"content\": \"task {at}\"}}], \
+             \"samples\": [{{\"answers\": [], \"outcome\": \"success\", \"reward\": 1.0, \"verdict\": {}, \
+             \"ending\": \"completed\", \"is_cut_short\": false, \"tokens\": 1, \"surprisal\": 0.5}}]}}\n",
+            serde_json::json!({
+                "validity": "scored", "has_success": true, "success": true, "rewards": {"valid": 1.0},
+                "flags": {"first_try": !paid, "reflected": paid}
+            })
+        )
+    };
+    (0..count).map(item).collect()
+}
+
 /// A pipe that nobody reads.
 fn unread() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
@@ -103,6 +121,7 @@ fn listed(scratch: &Scratch, above: &[String]) -> Vec<Vec<String>> {
 fn a_reader_that_is_gone_ends_no_command() {
     let scratch = Scratch::with_policy();
     scratch.write("rows.jsonl", "{\"prompt\": \"How much is 1 + 1?\", \"answer\": \"2\"}\n".repeat(200));
+    scratch.write("items.jsonl", reflected(8));
     let adapter =
         ["train", "grpo.toml", "policy.lora={rank=2, alpha=4}", "train.max_steps=1", "run.dir=adapter"];
     scratch.burnish(&adapter).succeeds();
