@@ -17,6 +17,7 @@ mod engine;
 mod engine_runs;
 mod env_serve;
 mod example;
+mod fit_thoughts;
 mod gate;
 mod generate;
 mod gpu;
