@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Scratch, new_policy};
+use common::{Finished, Scratch, new_policy};
 use serde_json::{Value, json};
 
 /// A puzzle of one operation on two numbers.
@@ -93,9 +93,20 @@ fn what_an_evaluation_says_about_reflection_controls_the_thoughts_of_the_next() 
     }
     assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
 
+    // A run finds its model from any folder, and takes no other one for it.
+    let run = ["sft", "sft.toml", "run.dir=by", "train.max_steps=1", "checkpoint.every=1", &controlled];
+    scratch.burnish(&run).succeeds();
+    let elsewhere = || {
+        let arguments = ["eval", "../by", "--json"];
+        let output = scratch.command(&arguments).current_dir(scratch.path("free")).output().unwrap();
+        Finished::of(&arguments, output)
+    };
+    elsewhere().succeeds();
+
     // Records are of one model: another one in the same file is another evaluation.
     scratch.burnish(&["fit-thoughts", "doctored.jsonl", "model.json", "--l2", "1.0"]).succeeds();
     eval("asked", &[&controlled]).fails_with(&["other settings", "first_try.controller"]);
+    elsewhere().fails_with(&["first_try.controller.path", "is not what it was when the run began"]);
 
     // What can't be used is refused before anything is played.
     scratch.burnish(&["fit-thoughts", "asked", "new.json"]).fails_with(&["eval.json", "evaluate without it"]);
