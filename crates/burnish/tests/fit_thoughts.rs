@@ -64,7 +64,8 @@ fn what_an_evaluation_says_about_reflection_controls_the_thoughts_of_the_next() 
     scratch.write("doctored.jsonl", &text);
     let fit = ["fit-thoughts", "doctored.jsonl", "model.json", "--l2", "1e-4"];
     let said = scratch.burnish(&fit).succeeds().stdout();
-    for part in ["items    24 (48 answers, 0 left out)", "held out log loss", "model.json"] {
+    let counted = format!("items    {} ({} answers, 0 left out)", free.len(), 2 * free.len());
+    for part in [&*counted, "held out log loss", "model.json"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let again = ["fit-thoughts", "doctored.jsonl", "again.json", "--l2", "1e-4", "--json"];
