@@ -73,6 +73,10 @@ fn what_an_evaluation_says_about_reflection_controls_the_thoughts_of_the_next() 
     assert_eq!(found["paid"].as_u64().unwrap() * 2, found["answers"].as_u64().unwrap());
     assert_eq!(scratch.read("again.json"), scratch.read("model.json"));
 
+    let all = ["fit-thoughts", "doctored.jsonl", "none.json", "--without", "free"];
+    scratch.burnish(&all).fails_with(&["doctored.jsonl", "number of questions, 0"]);
+    assert!(!scratch.path("none.json").exists());
+
     // Every question ends as that of one of the two plain controls does, and both kinds occur.
     let is_after = "after=[\"answer is\"]";
     eval("once", &[&thoughts(&format!("{{{is_after}}}"))]).succeeds();
