@@ -4,9 +4,9 @@
 //! Reference answers enter only here, through the verdicts of the evaluation that is read. What is written knows words of
 //! questions; where it is used, nothing but the question is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burnish_core::reflection::{ReflectionModel, question};
 use burnish_engine::read_reflection_model;
@@ -26,8 +26,10 @@ const FLAGS: [&str; 2] = ["first_try", "reflected"];
 pub struct Fitted {
     /// The model.
     pub model: ReflectionModel,
-    /// Items that were read.
+    /// Items that it was fitted on.
     pub items: usize,
+    /// Items whose question another evaluation asks, too.
+    pub excluded: usize,
     /// Their answers.
     pub answers: usize,
     /// Answers that count for nothing: they could not be judged, or their prompt did not fit the context.
@@ -36,44 +38,70 @@ pub struct Fitted {
     pub paid: usize,
 }
 
-/// Fits a model on the items of an evaluation: the directory of `burnish eval --out`, or its `items.jsonl`.
+/// Fits a model on the items of an evaluation: the directory of `burnish eval --out`, or its `items.jsonl`. Questions that
+/// the items of the evaluation `without` ask are left out; nothing else is read of it.
 ///
 /// # Errors
-/// If the evaluation is not finished, its items have no verdicts on reflection, its thoughts ended after a try already, or
-/// there are too few questions of either kind.
-pub fn of_evaluation(path: &Path, fitting: Fitting) -> Result<Fitted, RunError> {
+/// If an evaluation is not finished, the first one's items have no verdicts on reflection, its thoughts ended after a try
+/// already, or there are too few questions of either kind.
+pub fn of_evaluation(path: &Path, without: Option<&Path>, fitting: Fitting) -> Result<Fitted, RunError> {
+    let file = items_file(path)?;
+    refuse_closed(&file.with_file_name(SETTINGS))?;
+    let mut excluded = BTreeSet::new();
+    if let Some(without) = without {
+        each_item(&items_file(without)?, |item| {
+            excluded.insert(question(&item.prompt).to_owned());
+            Ok(())
+        })?;
+    }
+    let mut counts = Counts::default();
+    each_item(&file, |item| match excluded.contains(question(&item.prompt)) {
+        true => {
+            counts.excluded += 1;
+            Ok(())
+        }
+        false => counts.add(&item),
+    })?;
+    let Counts { questions, items, excluded, answers, left_out } = counts;
+    let paid = questions.values().map(|paid| paid.paid).sum();
+    let model = fit(&questions, fitting)
+        .map_err(|error| RunError::Refused(format!("`{}`: {error}", file.display())))?;
+    Ok(Fitted { model, items, excluded, answers, left_out, paid })
+}
+
+/// The items of a finished evaluation.
+fn items_file(path: &Path) -> Result<PathBuf, RunError> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
     let refuse = |problem: String| Err(RunError::Refused(format!("`{}` {problem}", path.display())));
-    let (dir, file) = match path.is_dir() {
-        true => (path.to_owned(), path.join(ITEMS)),
-        false => (path.parent().unwrap_or(Path::new("")).to_owned(), path.to_owned()),
-    };
-    if path.is_dir() && !file.exists() {
+    let file = path.join(ITEMS);
+    if !file.exists() {
         return refuse(format!(
             "holds no {ITEMS}: give the directory of an evaluation that kept its records, `burnish eval {} --out DIR`",
             burnish_rundir::text::shell_path(path)
         ));
     }
-    if path.is_dir() && !dir.join(SUMMARY).exists() {
+    if !path.join(SUMMARY).exists() {
         return refuse(
             "holds an evaluation that is not finished: give the same command again, which goes on".into(),
         );
     }
-    refuse_closed(&dir.join(SETTINGS))?;
-    let text = fs::read_to_string(&file).map_err(FileError::on("read", &file))?;
-    let mut fitted = Counts::default();
+    Ok(file)
+}
+
+/// Reads items one by one; an error of `read` is said with its line.
+fn each_item(file: &Path, mut read: impl FnMut(ItemRecord) -> Result<(), String>) -> Result<(), RunError> {
+    let text = fs::read_to_string(file).map_err(FileError::on("read", file))?;
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let refuse =
             |problem: String| RunError::Refused(format!("`{}`, line {}: {problem}", file.display(), at + 1));
         let item: ItemRecord = serde_json::from_str(line).map_err(|error| {
             refuse(format!("is no item of an evaluation of a recipe or a run (`burnish eval`): {error}"))
         })?;
-        fitted.add(&item).map_err(refuse)?;
+        read(item).map_err(refuse)?;
     }
-    let Counts { questions, items, answers, left_out } = fitted;
-    let paid = questions.values().map(|paid| paid.paid).sum();
-    let model = fit(&questions, fitting)
-        .map_err(|error| RunError::Refused(format!("`{}`: {error}", file.display())))?;
-    Ok(Fitted { model, items, answers, left_out, paid })
+    Ok(())
 }
 
 /// Writes a model to a file, new or with another model.
@@ -115,6 +143,7 @@ fn refuse_closed(settings: &Path) -> Result<(), RunError> {
 struct Counts {
     questions: BTreeMap<String, Paid>,
     items: usize,
+    excluded: usize,
     answers: usize,
     left_out: usize,
 }
@@ -239,14 +268,22 @@ mod tests {
         items[3].samples.push(unscored);
         write_file("items.jsonl", &lines(&items));
         write_file("summary.json", "{}");
-        let fitted = of_evaluation(dir.path(), fitting()).unwrap();
+        let fitted = of_evaluation(dir.path(), None, fitting()).unwrap();
         assert_eq!((fitted.items, fitted.answers, fitted.left_out, fitted.paid), (20, 31, 1, 10));
         assert_eq!((fitted.model.questions, fitted.model.positives), (20, 0.25));
         assert!(fitted.model.chance("3 hens") > fitted.model.chance("3 cows") + 0.1);
         items.reverse();
         write_file("turned.jsonl", &lines(&items));
-        let turned = of_evaluation(&dir.path().join("turned.jsonl"), fitting()).unwrap();
+        let turned = of_evaluation(&dir.path().join("turned.jsonl"), None, fitting()).unwrap();
         assert_eq!(turned.model, fitted.model);
+        // Questions that are asked elsewhere, with answers that nobody judged, are not fitted on.
+        let asked = [item("0 hens", &[sample(true, &[])]), item("other", &[])];
+        write_file("asked.jsonl", &lines(&asked));
+        let without = dir.path().join("asked.jsonl");
+        let less = of_evaluation(dir.path(), Some(&without), fitting()).unwrap();
+        assert_eq!((less.items, less.excluded, less.answers, less.paid), (19, 1, 29, 9));
+        write_file("items.jsonl", &lines(&farm()[1..]));
+        assert_eq!(of_evaluation(dir.path(), None, fitting()).unwrap().model, less.model);
         let out = dir.path().join("model.json");
         for _ in 0..2 {
             write(&fitted.model, &out).unwrap();
@@ -261,7 +298,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let write_file = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
         let refused = |path: &Path, parts: &[&str]| {
-            let error = of_evaluation(path, fitting()).unwrap_err().to_string();
+            let error = of_evaluation(path, None, fitting()).unwrap_err().to_string();
             assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         };
         refused(dir.path(), &["holds no items.jsonl", "burnish eval"]);
@@ -269,7 +306,7 @@ mod tests {
         write_file("items.jsonl", &whole);
         refused(dir.path(), &["not finished"]);
         write_file("summary.json", "{}");
-        assert!(of_evaluation(dir.path(), fitting()).is_ok());
+        assert!(of_evaluation(dir.path(), None, fitting()).is_ok());
         let controls = "[{\"budget\": {}}, {\"first_try\": {\"tries\": 1}}]";
         let settings = |controls: &str| {
             format!("{{\"evaluation\": {{\"sampling\": {{\"thoughts\": {{\"controls\": {controls}}}}}}}}}")
@@ -277,7 +314,7 @@ mod tests {
         write_file("eval.json", &settings(controls));
         refused(dir.path(), &["eval.json", "first_try"]);
         write_file("eval.json", &settings("[{\"budget\": {}}]"));
-        assert!(of_evaluation(dir.path(), fitting()).is_ok());
+        assert!(of_evaluation(dir.path(), None, fitting()).is_ok());
         write_file("items.jsonl", &(whole.clone() + "{\"id\": \"gsm8k/0\"}\n"));
         refused(dir.path(), &["items.jsonl`, line 21: is no item"]);
         let bare = lines(&[item("a", &[sample(true, &[])])]);

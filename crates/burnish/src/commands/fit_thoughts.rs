@@ -21,6 +21,9 @@ pub(crate) struct Arguments {
     /// The file to write, for `first_try = { controller = { path = "FILE" } }` among the controls of thoughts.
     #[arg(value_parser = super::path())]
     output: PathBuf,
+    /// Leave out the questions that this evaluation asks (a directory or a file, as before): one that the model is used on.
+    #[arg(long, value_name = "EVALUATION", value_parser = super::path())]
+    without: Option<PathBuf>,
     /// Weight of the squared weights in the loss.
     #[arg(long, default_value_t = Fitting::default().l2)]
     l2: f64,
@@ -36,14 +39,16 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Done {
-    let &Arguments { l2, folds, buckets, .. } = arguments;
-    let fitted = fit_thoughts::of_evaluation(&arguments.evaluation, Fitting { buckets, l2, folds })?;
+    let &Arguments { ref evaluation, ref without, l2, folds, buckets, .. } = arguments;
+    let fitting = Fitting { buckets, l2, folds };
+    let fitted = fit_thoughts::of_evaluation(evaluation, without.as_deref(), fitting)?;
     let model = &fitted.model;
     fit_thoughts::write(model, &arguments.output)?;
     let (held, is_told) = (&model.held_out, model.held_out.log_loss < model.held_out.constant);
     if arguments.json {
         out::json(&serde_json::to_string(&json!({
             "items": fitted.items,
+            "excluded": fitted.excluded,
             "answers": fitted.answers,
             "left_out": fitted.left_out,
             "paid": fitted.paid,
@@ -52,6 +57,9 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
             "held_out": held,
         }))?);
     } else {
+        if without.is_some() {
+            println!("without  {} items whose question is asked there, too", fitted.excluded);
+        }
         println!("items    {} ({} answers, {} left out)", fitted.items, fitted.answers, fitted.left_out);
         println!(
             "pays     {} answers; {:.1} % of {} questions",

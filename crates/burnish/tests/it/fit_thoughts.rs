@@ -60,13 +60,18 @@ fn what_an_evaluation_says_about_reflection_controls_the_thoughts_of_the_next() 
     scratch.write("doctored.jsonl", &text);
     let fit = ["fit-thoughts", "doctored.jsonl", "model.json", "--l2", "1e-4"];
     let said = scratch.burnish(&fit).succeeds().stdout();
-    for part in ["items    24 (48 answers, 0 left out)", "held out log loss", "model.json"] {
+    let counted = format!("items    {} ({} answers, 0 left out)", free.len(), 2 * free.len());
+    for part in [&*counted, "held out log loss", "model.json"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let again = ["fit-thoughts", "doctored.jsonl", "again.json", "--l2", "1e-4", "--json"];
     let found = json_of(&scratch.burnish(&again).succeeds().stdout());
     assert_eq!(found["paid"].as_u64().unwrap() * 2, found["answers"].as_u64().unwrap());
     assert_eq!(scratch.read("again.json"), scratch.read("model.json"));
+
+    let all = ["fit-thoughts", "doctored.jsonl", "none.json", "--without", "free"];
+    scratch.burnish(&all).fails_with(&["doctored.jsonl", "number of questions, 0"]);
+    assert!(!scratch.path("none.json").exists());
 
     // Every question ends as that of one of the two plain controls does, and both kinds occur.
     let is_after = "after=[\"answer is\"]";
