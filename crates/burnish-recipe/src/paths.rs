@@ -133,26 +133,35 @@ fn each_ingredient<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> 
 
 /// The controllers of thoughts.
 fn each_controller<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> {
-    let mut of = |table: Option<&mut Value>, below: &[&str], key: &str| {
-        let controls = below.iter().try_fold(table?, |place, key| place.get_mut(key))?.as_array_mut()?;
-        let key = [&[key], below].concat().join(".");
-        controls.iter_mut().enumerate().find_map(|(at, control)| {
-            let path = control.get_mut("first_try")?.get_mut("controller")?.get_mut("path");
-            let key = format!("{key}[{at}].first_try.controller.path");
-            one(path, key, PathKind::Controller, None, visit).err()
-        })
-    };
     let thoughts = ["thoughts", "controls"];
-    let mut failed = of(recipe.get_mut("eval"), &thoughts, "eval");
+    each_control(recipe.get_mut("eval"), "eval", &thoughts, visit)?;
     if let Some(Value::Array(items)) = recipe.get_mut("eval").and_then(|eval| eval.get_mut("extra")) {
         for (at, item) in items.iter_mut().enumerate() {
-            failed = failed.or_else(|| of(Some(item), &thoughts, &format!("eval.extra[{at}]")));
+            each_control(Some(item), &format!("eval.extra[{at}]"), &thoughts, visit)?;
         }
     }
     for who in ["user", "judge"] {
-        failed = failed.or_else(|| of(recipe.get_mut(who), &["strategy", "config", "controls"], who));
+        each_control(recipe.get_mut(who), who, &["strategy", "config", "controls"], visit)?;
     }
-    failed.map_or(Ok(()), Err)
+    Ok(())
+}
+
+/// The controllers of the controls that a table called `key` holds in the place `below`.
+fn each_control<E>(
+    table: Option<&mut Value>,
+    key: &str,
+    below: &[&str],
+    visit: Visit<'_, E>,
+) -> Result<(), E> {
+    let controls = table.and_then(|table| below.iter().try_fold(table, |place, key| place.get_mut(key)));
+    let Some(Value::Array(controls)) = controls else { return Ok(()) };
+    for (at, control) in controls.iter_mut().enumerate() {
+        let path =
+            ["first_try", "controller", "path"].iter().try_fold(control, |place, key| place.get_mut(key));
+        let key = format!("{key}.{}[{at}].first_try.controller.path", below.join("."));
+        one(path, key, PathKind::Controller, None, visit)?;
+    }
+    Ok(())
 }
 
 /// Visits every configuration of an environment, with its key and the environment's id.

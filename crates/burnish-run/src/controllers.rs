@@ -1,6 +1,7 @@
 //! The models by which thoughts are controlled, as files that a recipe or a strategy names.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use burnish_core::ThoughtControl;
 use burnish_engine::read_reflection_model;
@@ -10,23 +11,35 @@ use burnish_recipe::Recipe;
 use burnish_recipe::paths::{self, PathKind};
 use burnish_rundir::files::file_digest;
 
+/// The files of a recipe's controllers, with the keys that name them.
+///
+/// # Errors
+/// If the recipe can't be written as JSON, which no recipe that was read meets.
+pub(crate) fn of(recipe: &Recipe) -> Result<Vec<(String, PathBuf)>, RunError> {
+    let mut values = serde_json::to_value(recipe)
+        .map_err(|error| RunError::Refused(format!("the recipe can't be written: {error}")))?;
+    let mut files = Vec::new();
+    paths::each(&mut values, &mut |place| -> Result<(), RunError> {
+        if place.kind == PathKind::Controller {
+            files.push((place.key, PathBuf::from(&*place.value)));
+        }
+        Ok(())
+    })?;
+    Ok(files)
+}
+
 /// Reads the controllers of a recipe, so that none fails when the first answer is due. A judge's are needed only with
 /// `needs_training`.
 ///
 /// # Errors
 /// Names the key, the file, and the field that is wrong in it.
 pub(crate) fn check(recipe: &Recipe, needs_training: bool) -> Result<(), RunError> {
-    let mut values = serde_json::to_value(recipe)
-        .map_err(|error| RunError::Refused(format!("the recipe can't be written: {error}")))?;
-    paths::each(&mut values, &mut |place| match place.kind {
-        PathKind::Controller if needs_training || !place.key.starts_with("judge.") => {
-            match read_reflection_model(place.value.as_ref()) {
-                Ok(_) => Ok(()),
-                Err(problem) => Err(RunError::Refused(format!("{}: {problem}", place.key))),
-            }
+    for (key, file) in of(recipe)? {
+        if needs_training || !key.starts_with("judge.") {
+            read_reflection_model(&file).map_err(|problem| RunError::Refused(format!("{key}: {problem}")))?;
         }
-        _ => Ok(()),
-    })
+    }
+    Ok(())
 }
 
 /// Digests of the files that controls name, by their key below `controls`.

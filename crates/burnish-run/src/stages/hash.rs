@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use burnish_core::ThoughtControl;
 use serde_json::{Value, json};
 
 use super::calibration::Texts;
 use super::surgery;
 use crate::RunError;
+use crate::controllers;
 use crate::model_files::policy_digests;
 use crate::model_path;
 use crate::reward_model::scores_of;
@@ -135,13 +135,8 @@ fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
         files.extend(files_of(extra.env.as_ref().unwrap_or(&recipe.env.id), config)?);
     }
     // What controls the thoughts of evaluations decides no weights, but those of a user or a judge do.
-    let user = recipe.user.as_ref().and_then(|user| user.strategy.as_ref());
-    let judge = recipe.judge.as_ref().and_then(|judge| judge.strategy.as_ref());
-    for strategy in [user, judge].into_iter().flatten() {
-        let controls = strategy.config.get("controls").cloned().unwrap_or_default();
-        let controls: Vec<ThoughtControl> = serde_json::from_value(controls).unwrap_or_default();
-        files.extend(controls.iter().filter_map(|control| Some(control.controller()?.path.clone())));
-    }
+    let controllers = controllers::of(recipe)?.into_iter();
+    files.extend(controllers.filter(|(key, _)| !key.starts_with("eval.")).map(|(_, file)| file));
     Ok(files)
 }
 
@@ -273,6 +268,18 @@ method = "none"
         assert_ne!(first, hash(&[]));
         assert_eq!(write("b.jinja", "{{ messages }}"), first);
         assert_ne!(write("a.jinja", "{{ messages[0] }}"), first);
+    }
+
+    #[test]
+    fn a_judges_controllers_count_and_those_of_evaluations_do_not() {
+        let controls = |path: &str| serde_json::json!([{"first_try": {"controller": {"path": path}}}]);
+        let mut recipe = serde_json::to_value(read(&[])).unwrap();
+        recipe["eval"]["thoughts"] = serde_json::json!({"controls": controls("eval.json")});
+        let strategy =
+            serde_json::json!({"strategy": "controlled", "config": {"controls": controls("judge.json")}});
+        recipe["judge"] = serde_json::json!({"path": "judge", "strategy": strategy});
+        let recipe: Recipe = serde_json::from_value(recipe).unwrap();
+        assert_eq!(files(&recipe).unwrap(), [PathBuf::from("judge.json")]);
     }
 
     #[test]

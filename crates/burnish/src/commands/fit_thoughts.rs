@@ -77,8 +77,8 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
     }
     if !is_told {
         super::say_notes(&[
-            "held-out questions are told no better than by a constant: the words of a question say \
-                            nothing here about whether reflection pays"
+            "held-out questions are told no better than by a constant: the words of a question say nothing here \
+             about whether reflection pays"
                 .to_owned(),
         ]);
     }
