@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_the_last_thing_that_is_heard() {
-        let (process, lines) = shell("printf '%02000d\\n' 1; echo more; echo why >&2; sleep 100");
+        let (process, lines) = shell("echo why >&2; printf '%02000d\\n' 1; echo more; sleep 100");
         assert!(lines.recv().unwrap().unwrap_err().contains("longer than 1000 bytes"));
         assert!(lines.recv().is_err());
         let begun = Instant::now();
