@@ -101,7 +101,7 @@ impl JudgeClient {
         };
         let said = |(_, answer): (Trace, Result<TurnOutput, PolicyError>)| match answer {
             Ok(output) => Ok(output.message.content),
-            Err(error) => Err(RunError::Refused(format!("the judge can't be asked: {error}"))),
+            Err(error) => Err(RunError::Refused(format!("a question got no answer: {error}"))),
         };
         let turns = questions.into_iter().map(turn);
         let answers = match &self.strategy {

@@ -216,7 +216,7 @@ fn say_outcome(outcome: &Outcome) {
     println!("{}   {what}", as_called(&next));
     if outcome.method == Method::Grpo {
         println!(
-            "next: another seed (run.seed=2 run.dir=...), harder boards (env.config...), or your own verifier"
+            "next: another seed (run.seed=2 run.dir=...), harder tasks (env.config...), or your own verifier"
         );
     }
 }
