@@ -22,7 +22,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/heavyskill.toml"),
     set: &[],
     study: Some("recipes/studies/heavyskill.toml"),
-    results: &[],
+    results: &["docs/results/heavyskill.md"],
     reduces_to: &[
         "the plain answer, for drafts = 0 and deliberations = 1, to the bit",
         "self-refinement, for drafts = 1 and deliberations = 1, to the bit",
