@@ -10,7 +10,7 @@ use burnish_env::specs::{Cases, Config, Judge, Pool, Reading, Rejects, Report};
 use burnish_env::{Generator, build};
 use serde_json::{Value, json};
 
-type Tests = [(&'static str, fn()); 14];
+type Tests = [(&'static str, fn()); 16];
 
 const TESTS: Tests = [
     ("strong_specifications_of_every_family_pass", strong_pass),
@@ -27,6 +27,8 @@ const TESTS: Tests = [
     ("only_assertions_count_where_that_is_asked", only_assertions),
     ("an_empty_pool_never_holds", empty_pool),
     ("bad_keys_are_refused", bad_keys),
+    ("what_needs_no_interpreter_comes_out_as_in_python", direct),
+    ("what_is_more_than_assertions_needs_python", not_direct),
 ];
 
 fn main() {
@@ -394,4 +396,90 @@ fn bad_keys() {
         let error = refused(config);
         assert!(error.contains(expected), "{error}");
     }
+}
+
+/// Strong specifications, and what becomes of them by small changes.
+fn direct() {
+    const CHANGES: [[&str; 2]; 12] = [
+        [" <= ", " < "],
+        ["==", "!="],
+        ["len(", "sum("],
+        [" and ", " or "],
+        [", int)", ", str)"],
+        ["0", "1"],
+        ["not ", ""],
+        ["assert ", "assert not "],
+        ["xs", "output"],
+        ["[", "("],
+        ["output", "output[0]"],
+        ["for", "of"],
+    ];
+    let generator = build("specs", &json!({"cases": 2})).unwrap();
+    let judge = default_judge();
+    let (mut compared, mut wrong) = (0, 0);
+    for task in generator.tasks(11, 18).unwrap().tasks {
+        let function = &task.truth["function"];
+        let cases: Cases = serde_json::from_value(function["cases"].clone()).unwrap();
+        let inputs = function["inputs"].as_u64().unwrap() as usize;
+        let strong = function["strong"].as_str().unwrap();
+        let own = judge.judge_direct(strong, inputs, &cases).unwrap();
+        assert_eq!(own, judge.judge(strong, &cases).unwrap(), "{strong}");
+        assert_eq!(rates(&own), (true, true, true), "{strong}");
+        for [old, new] in CHANGES.iter().filter(|[old, _]| strong.contains(old)) {
+            let changed = strong.replacen(old, new, 2);
+            let Some(own) = judge.judge_direct(&changed, inputs, &cases) else { continue };
+            assert_eq!(judge.read(&changed, inputs).unwrap(), Reading::Ready, "{changed}");
+            assert_eq!(own, judge.judge(&changed, &cases).unwrap(), "{changed}");
+            compared += 1;
+            wrong += usize::from(own.score() < 1.0);
+        }
+    }
+    assert!(compared > 80 && wrong > 60, "{compared} compared, {wrong} of them wrong");
+}
+
+fn not_direct() {
+    let judge = default_judge();
+    let is_direct = |text: &str| judge.judge_direct(text, 1, &square()).is_some();
+    assert!(is_direct(STRONG) && is_direct(&spec("pass", "assert output == n * n")));
+    // Whatever follows is Python, or nearly; none of it is run here.
+    for post in [
+        "print(n)",
+        "return",
+        "assert output == n ** 2",
+        "assert len",
+        "assert {output}",
+        "assert output == n * n, 'why'",
+        "assert n.bit_length()",
+        "assert isinstance(output, float)",
+        "assert output == [x := n]",
+        "assert unknown",
+        "assert output == 0x1",
+        "while True: pass",
+        "assert [n for n in [output]]",
+        "  assert True",
+        "assert 'a' * output",
+        "assert [i for i in range(10000000)]",
+    ] {
+        assert!(!is_direct(&spec("pass", post)), "{post}");
+    }
+    let twice = format!("{STRONG}{STRONG}");
+    let deep = spec("pass", &format!("assert {}n{}", "(".repeat(5_000), ")".repeat(5_000)));
+    for text in [
+        &twice,
+        &deep,
+        "",
+        "import os\n",
+        &format!("import os\n{STRONG}"),
+        &STRONG.replace("(n)", "(n, m=1)"),
+    ] {
+        assert!(!is_direct(text), "{text}");
+    }
+    assert!(judge.judge_direct(STRONG, 2, &square()).is_none(), "another number of inputs");
+    // Arguments that are not in the language.
+    let floats = Cases { pos_pre: vec!["1.5".to_owned()], ..square() };
+    assert!(judge.judge_direct(STRONG, 1, &floats).is_none());
+    let error = Judge::new(&Config { rejects: Rejects::AssertionError, ..Config::default() });
+    let report = error.judge_direct(&spec("assert 0 <= n", "assert output == n * n"), 1, &square()).unwrap();
+    assert_eq!(report, error.judge(&spec("assert 0 <= n", "assert output == n * n"), &square()).unwrap());
+    assert_eq!(report.pool(Pool::NegPre).crashed, 1);
 }

@@ -7,6 +7,9 @@
 //!
 //! Every case that ended is run again, in an interpreter started separately (with another seed of hashes) and with
 //! another seed of `random`. A case counts as right only if both runs are.
+//!
+//! A specification of nothing but assertions in the part of Python that is known here needs none of this
+//! ([`super::direct`]).
 
 use std::sync::Arc;
 
@@ -16,6 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::config::{Config, Rejects};
+use super::direct::Direct;
 use super::report::{Cases, Pool, Report};
 
 /// Reads a specification without running it.
@@ -26,7 +30,7 @@ const NAMES: &str = "preconditions, postconditions";
 
 /// What a specification says of one case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Said {
+pub(super) enum Said {
     Accepts,
     /// It raised; whether that was an `AssertionError`.
     Rejects(bool),
@@ -141,15 +145,19 @@ impl Judge {
         })
     }
 
+    /// The report on a specification of a function of `inputs` inputs, where it can be had without running Python: what
+    /// [`Judge::judge`] would report. `None` where that is not known.
+    pub fn judge_direct(&self, spec: &str, inputs: usize, cases: &Cases) -> Option<Report> {
+        let said = Direct::read(spec, inputs)?.answers(cases)?;
+        Some(self.report(cases, said.iter().map(|said| [Some(said); 2])))
+    }
+
     /// Runs a specification on every case, twice.
     ///
     /// # Errors
     /// If nothing can be run here. Whatever the specification does is part of the report.
     pub fn judge(&self, spec: &str, cases: &Cases) -> Result<Report, String> {
-        let calls: Vec<Call<'_>> = Pool::ALL
-            .into_iter()
-            .flat_map(|pool| cases.of(pool).iter().map(move |arguments| Call { pool, arguments }))
-            .collect();
+        let calls: Vec<Call<'_>> = calls(cases).collect();
         let mut said: [Vec<Option<Said>>; 2] = [vec![None; calls.len()], vec![None; calls.len()]];
         let mut hung = 0;
         for (run, answers) in (0u64..).zip(0..2usize) {
@@ -164,12 +172,18 @@ impl Judge {
             }
         }
         let [first, second] = &said;
+        let both = first.iter().zip(second).map(|(first, second)| [first.as_ref(), second.as_ref()]);
+        Ok(self.report(cases, both))
+    }
+
+    /// The report on what was said of each case in the two runs.
+    fn report<'s>(&self, cases: &Cases, said: impl Iterator<Item = [Option<&'s Said>; 2]>) -> Report {
         let mut report = Report::default();
-        for ((call, first), second) in calls.iter().zip(first).zip(second) {
-            report.add(call, [first.as_ref(), second.as_ref()], self.rejects);
+        for (call, said) in calls(cases).zip(said) {
+            report.add(&call, said, self.rejects);
         }
         report.note(cases);
-        Ok(report)
+        report
     }
 
     fn call(&self, spec: &str, call: &Call<'_>, run: u64) -> Result<Said, String> {
@@ -188,6 +202,12 @@ impl Judge {
         let execution = self.sandbox(usize::from(run != 0)).run(&job).map_err(|error| error.to_string())?;
         Ok(said(execution, &self.limits))
     }
+}
+
+/// Every call, in the order of pools.
+fn calls(cases: &Cases) -> impl Iterator<Item = Call<'_>> {
+    let of = |pool: Pool| cases.of(pool).iter().map(move |arguments| Call { pool, arguments });
+    Pool::ALL.into_iter().flat_map(of)
 }
 
 fn hash(texts: &[&str]) -> u64 {

@@ -7,6 +7,7 @@
 //! ([`Track::Repo`]).
 
 mod config;
+mod direct;
 mod evalplus;
 mod extract;
 mod families;

@@ -14,8 +14,9 @@ pub(in crate::specs) type Scope = BTreeMap<String, Value>;
 pub(in crate::specs) enum Halt {
     /// Python raises.
     Raised,
-    /// It takes too many steps, or a number becomes too large.
-    Fuel,
+    /// What Python does is not known here: it takes too many steps, a number becomes too large, or it is a use of a
+    /// function or operator that is not in this part of the language.
+    Unknown,
 }
 
 /// Steps that one expression may take.
@@ -35,7 +36,7 @@ struct Run {
 
 impl Run {
     fn spend(&self, steps: usize) -> Result<(), Halt> {
-        let left = self.left.get().checked_sub(steps).ok_or(Halt::Fuel)?;
+        let left = self.left.get().checked_sub(steps).ok_or(Halt::Unknown)?;
         self.left.set(left);
         Ok(())
     }
@@ -44,9 +45,13 @@ impl Run {
         self.spend(1)?;
         Ok(match expr {
             Expr::Literal(value) => value.clone(),
-            Expr::Name(name) => scope.get(name).ok_or(Halt::Raised)?.clone(),
+            Expr::Name(name) => {
+                let value = scope.get(name).ok_or(Halt::Raised)?;
+                self.spend(size(value))?;
+                value.clone()
+            }
             Expr::List(items) => Value::List(self.all(items, scope)?),
-            Expr::Minus(of) => Value::Int(int(&self.eval(of, scope)?)?.checked_neg().ok_or(Halt::Fuel)?),
+            Expr::Minus(of) => Value::Int(int(&self.eval(of, scope)?)?.checked_neg().ok_or(Halt::Unknown)?),
             Expr::Not(of) => Value::Bool(!self.eval(of, scope)?.is_true()),
             Expr::Sign(sign, sides) => {
                 compute(*sign, self.eval(&sides[0], scope)?, self.eval(&sides[1], scope)?)?
@@ -84,16 +89,16 @@ impl Run {
             }
             Expr::Slice(of, parts) => {
                 let of = self.eval(of, scope)?;
-                let part = |part: &Option<Box<Expr>>| match part {
-                    Some(part) => int(&self.eval(part, scope)?).map(Some),
-                    None => Ok(None),
+                let part = |part: &Option<Box<Expr>>| match part.as_ref().map(|part| self.eval(part, scope)) {
+                    None | Some(Ok(Value::None)) => Ok(None),
+                    Some(value) => int(&value?).map(Some),
                 };
                 let [from, to, step] = parts;
                 slice(&of, part(from)?, part(to)?, part(step)?)?
             }
             // `isinstance` takes the name of a type, which is no value here.
             Expr::Call(name, arguments) if name == "isinstance" => {
-                let [value, Expr::Name(of)] = &arguments[..] else { return Err(Halt::Raised) };
+                let [value, Expr::Name(of)] = &arguments[..] else { return Err(Halt::Unknown) };
                 Value::Bool(is_instance(&self.eval(value, scope)?, of)?)
             }
             Expr::Call(name, arguments) => self.call(name, &self.all(arguments, scope)?)?,
@@ -132,6 +137,7 @@ impl Run {
             return Ok(());
         };
         let through = self.eval(through, scope)?;
+        self.spend(scope.values().map(size).sum())?;
         let mut scope = scope.clone();
         for value in items(&through)? {
             self.spend(1)?;
@@ -144,27 +150,14 @@ impl Run {
     fn call(&self, name: &str, arguments: &[Value]) -> Result<Value, Halt> {
         Ok(match (name, arguments) {
             ("len", [of]) => Value::Int(items(of)?.len() as i64),
-            ("abs", [of]) => Value::Int(int(of)?.checked_abs().ok_or(Halt::Fuel)?),
-            ("sum", [Value::List(items)]) => {
-                let add = |sum: i64, item: &Value| sum.checked_add(int(item)?).ok_or(Halt::Fuel);
-                Value::Int(items.iter().try_fold(0, add)?)
+            ("abs", [of]) => Value::Int(int(of)?.checked_abs().ok_or(Halt::Unknown)?),
+            ("sum", [of]) => {
+                let add = |sum: i64, item: &Value| sum.checked_add(int(item)?).ok_or(Halt::Unknown);
+                Value::Int(items(of)?.iter().try_fold(0, add)?)
             }
             ("max" | "min", [of]) => extreme(name, items(of)?)?,
             ("max" | "min", [_, _, ..]) => extreme(name, arguments.to_vec())?,
-            ("sorted", [of]) => {
-                let mut items = items(of)?;
-                let mut is_wrong = false;
-                items.sort_by(|one, two| {
-                    order(one, two).unwrap_or_else(|_| {
-                        is_wrong = true;
-                        Ordering::Equal
-                    })
-                });
-                if is_wrong {
-                    return Err(Halt::Raised);
-                }
-                Value::List(items)
-            }
+            ("sorted", [of]) => Value::List(self.sorted(items(of)?)?),
             ("list", [of]) => Value::List(items(of)?),
             ("all", [of]) => Value::Bool(items(of)?.iter().all(Value::is_true)),
             ("any", [of]) => Value::Bool(items(of)?.iter().any(Value::is_true)),
@@ -172,8 +165,16 @@ impl Run {
             ("range", [from, to]) => self.range(int(from)?, int(to)?, 1)?,
             ("range", [from, to, step]) => self.range(int(from)?, int(to)?, int(step)?)?,
             ("str", [Value::Text(text)]) => Value::Text(text.clone()),
+            // Python chooses the quotes of a text in a list by what is in it.
+            ("str", [Value::List(items)]) if !items.iter().all(|item| item.number().is_some()) => {
+                return Err(Halt::Unknown);
+            }
             ("str", [of]) => Value::Text(of.to_string()),
-            ("int", [Value::Text(text)]) => Value::Int(text.trim().parse().map_err(|_| Halt::Raised)?),
+            // Python also reads `1_000`, digits of other scripts, and numbers of any length.
+            ("int", [Value::Text(text)]) => Value::Int(text.trim().parse().map_err(|_| {
+                let is_plain = text.is_ascii() && text.len() < 19 && !text.contains('_');
+                if is_plain { Halt::Raised } else { Halt::Unknown }
+            })?),
             ("int", [of]) => Value::Int(int(of)?),
             ("ord", [Value::Text(text)]) => {
                 let mut chars = text.chars();
@@ -183,33 +184,54 @@ impl Run {
                 }
             }
             ("chr", [of]) => {
-                let code = u32::try_from(int(of)?).ok().and_then(char::from_u32);
-                Value::Text(code.ok_or(Halt::Raised)?.to_string())
+                let code = int(of)?;
+                let found = u32::try_from(code).ok().and_then(char::from_u32);
+                // Half of a pair of UTF-16 is a character of Python.
+                let halt = if (0xd800..0xe000).contains(&code) { Halt::Unknown } else { Halt::Raised };
+                Value::Text(found.ok_or(halt)?.to_string())
             }
-            _ => return Err(Halt::Raised),
+            ("ord", [_]) => return Err(Halt::Raised),
+            _ => return Err(Halt::Unknown),
         })
     }
 
     fn method(&self, of: &Value, name: &str, arguments: &[Value]) -> Result<Value, Halt> {
         match (of, name, arguments) {
-            (Value::Text(text), "count", [Value::Text(part)]) if !part.is_empty() => {
-                Ok(Value::Int(text.matches(part.as_str()).count() as i64))
-            }
+            (Value::Text(text), "count", [Value::Text(part)]) => Ok(Value::Int(match part.as_str() {
+                "" => text.chars().count() as i64 + 1,
+                part => text.matches(part).count() as i64,
+            })),
             (Value::List(items), "count", [item]) => {
                 Ok(Value::Int(items.iter().filter(|other| *other == item).count() as i64))
             }
-            (Value::Text(between), "join", [Value::List(items)]) => {
-                let texts: Result<Vec<&str>, Halt> = items
-                    .iter()
+            (Value::Text(between), "join", [of]) => {
+                let texts: Result<Vec<String>, Halt> = items(of)?
+                    .into_iter()
                     .map(|item| match item {
-                        Value::Text(text) => Ok(text.as_str()),
+                        Value::Text(text) => Ok(text),
                         _ => Err(Halt::Raised),
                     })
                     .collect();
                 Ok(Value::Text(texts?.join(between)))
             }
-            _ => Err(Halt::Raised),
+            (_, "count" | "join", [_]) => Err(Halt::Raised),
+            _ => Err(Halt::Unknown),
         }
+    }
+
+    /// Sorts stably, by insertion, so that items that can't be compared are met as an error.
+    fn sorted(&self, items: Vec<Value>) -> Result<Vec<Value>, Halt> {
+        let mut sorted: Vec<Value> = Vec::with_capacity(items.len());
+        for item in items {
+            let mut at = sorted.len();
+            while at > 0 && order(&item, &sorted[at - 1])?.is_lt() {
+                self.spend(1)?;
+                at -= 1;
+            }
+            self.spend(sorted.len() - at)?;
+            sorted.insert(at, item);
+        }
+        Ok(sorted)
     }
 
     fn range(&self, from: i64, to: i64, step: i64) -> Result<Value, Halt> {
@@ -218,9 +240,18 @@ impl Run {
         while step != 0 && if step > 0 { at < to } else { at > to } {
             self.spend(1)?;
             numbers.push(Value::Int(at));
-            at = at.checked_add(step).ok_or(Halt::Fuel)?;
+            at = at.checked_add(step).ok_or(Halt::Unknown)?;
         }
         if step == 0 { Err(Halt::Raised) } else { Ok(Value::List(numbers)) }
+    }
+}
+
+/// What copying a value costs.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::List(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Text(text) => 1 + text.len() / 8,
+        _ => 1,
     }
 }
 
@@ -243,7 +274,7 @@ fn is_instance(value: &Value, of: &str) -> Result<bool, Halt> {
         "bool" => matches!(value, Value::Bool(_)),
         "str" => matches!(value, Value::Text(_)),
         "list" => matches!(value, Value::List(_)),
-        _ => return Err(Halt::Raised),
+        _ => return Err(Halt::Unknown),
     })
 }
 
@@ -290,6 +321,12 @@ fn compute(sign: Sign, left: Value, right: Value) -> Result<Value, Halt> {
     match (sign, left, right) {
         (Sign::Plus, Value::Text(left), Value::Text(right)) => Ok(Value::Text(left + &right)),
         (Sign::Plus, Value::List(left), Value::List(right)) => Ok(Value::List([left, right].concat())),
+        // A format, and repetitions.
+        (Sign::Rest, Value::Text(_), _)
+        | (Sign::Times, Value::Text(_) | Value::List(_), Value::Int(_) | Value::Bool(_))
+        | (Sign::Times, Value::Int(_) | Value::Bool(_), Value::Text(_) | Value::List(_)) => {
+            Err(Halt::Unknown)
+        }
         (sign, left, right) => {
             let (left, right) = (int(&left)?, int(&right)?);
             if right == 0 && matches!(sign, Sign::Div | Sign::Rest) {
@@ -307,7 +344,7 @@ fn compute(sign: Sign, left: Value, right: Value) -> Result<Value, Halt> {
                     .checked_rem(right)
                     .map(|rest| if rest != 0 && (rest < 0) != (right < 0) { rest + right } else { rest }),
             };
-            result.map(Value::Int).ok_or(Halt::Fuel)
+            result.map(Value::Int).ok_or(Halt::Unknown)
         }
     }
 }
@@ -325,7 +362,7 @@ fn slice(of: &Value, from: Option<i64>, to: Option<i64>, step: Option<i64>) -> R
         }
         (-1, None, None) => all.into_iter().rev().collect(),
         // Other steps do not occur in the families.
-        _ => return Err(Halt::Raised),
+        _ => return Err(Halt::Unknown),
     };
     Ok(match of {
         Value::Text(_) => Value::Text(
