@@ -19,7 +19,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/mapping-sft.toml"),
     set: &[],
     study: Some("recipes/studies/mapping.toml"),
-    results: &[],
+    results: &["docs/results/mapping.md"],
     reduces_to: &["ReAct, with explore_max = 0 and global = 0: the same prompts and transcripts"],
     run: None,
     status: Status::Runs,
