@@ -156,7 +156,7 @@ impl Writer {
             10 => format!("({} if {} else {})", self.expr(less), self.expr(less), self.expr(less)),
             11 => format!("({})[{}]", self.expr(less), self.expr(less)),
             12 => {
-                let mut part = |writer: &mut Writer| match writer.0.below(2) {
+                let part = |writer: &mut Writer| match writer.0.below(2) {
                     0 => String::new(),
                     _ => writer.expr(less),
                 };
