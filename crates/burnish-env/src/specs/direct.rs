@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::judge::Said;
 use super::mini::{Expr, Halt, Scope, Value, eval, is_free_name, sure_expression};
-use super::report::{Cases, Pool};
+use super::report::Pool;
 
 /// One function: its parameters, and what it asserts in turn.
 #[derive(Debug)]
@@ -50,16 +50,10 @@ impl Direct {
         Some(Direct { before: before?, after: after? })
     }
 
-    /// What it says of every case, in the order of pools. `None` if that is not known here.
-    pub(super) fn answers(&self, cases: &Cases) -> Option<Vec<Said>> {
-        let calls =
-            Pool::ALL.into_iter().flat_map(|pool| cases.of(pool).iter().map(move |case| (pool, case)));
-        calls
-            .map(|(pool, arguments)| {
-                let function = if pool.function() == "preconditions" { &self.before } else { &self.after };
-                function.call(arguments)
-            })
-            .collect()
+    /// What it says of a case of this pool. `None` if that is not known here.
+    pub(super) fn says(&self, pool: Pool, arguments: &str) -> Option<Said> {
+        let function = if pool.function() == "preconditions" { &self.before } else { &self.after };
+        function.call(arguments)
     }
 }
 

@@ -148,8 +148,9 @@ impl Judge {
     /// The report on a specification of a function of `inputs` inputs, where it can be had without running Python: what
     /// [`Judge::judge`] would report. `None` where that is not known.
     pub fn judge_direct(&self, spec: &str, inputs: usize, cases: &Cases) -> Option<Report> {
-        let said = Direct::read(spec, inputs)?.answers(cases)?;
-        Some(self.report(cases, said.iter().map(|said| [Some(said); 2])))
+        let spec = Direct::read(spec, inputs)?;
+        let said: Option<Vec<Said>> = calls(cases).map(|call| spec.says(call.pool, call.arguments)).collect();
+        Some(self.report(cases, said?.iter().map(|said| [Some(said); 2])))
     }
 
     /// Runs a specification on every case, twice.

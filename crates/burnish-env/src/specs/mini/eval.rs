@@ -44,7 +44,10 @@ impl Run {
     fn eval(&self, expr: &Expr, scope: &Scope) -> Result<Value, Halt> {
         self.spend(1)?;
         Ok(match expr {
-            Expr::Literal(value) => value.clone(),
+            Expr::Literal(value) => {
+                self.spend(size(value))?;
+                value.clone()
+            }
             Expr::Name(name) => {
                 let value = scope.get(name).ok_or(Halt::Raised)?;
                 self.spend(size(value))?;
@@ -212,7 +215,10 @@ impl Run {
                         _ => Err(Halt::Raised),
                     })
                     .collect();
-                Ok(Value::Text(texts?.join(between)))
+                let texts = texts?;
+                // The only product of two sizes.
+                self.spend(texts.len().saturating_mul(between.len()))?;
+                Ok(Value::Text(texts.join(between)))
             }
             (_, "count" | "join", [_]) => Err(Halt::Raised),
             _ => Err(Halt::Unknown),
@@ -246,11 +252,11 @@ impl Run {
     }
 }
 
-/// What copying a value costs.
+/// What copying a value costs. Nothing becomes larger than the steps that it took, up to a small factor.
 fn size(value: &Value) -> usize {
     match value {
         Value::List(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Value::Text(text) => 1 + text.len() / 8,
+        Value::Text(text) => 1 + text.len(),
         _ => 1,
     }
 }

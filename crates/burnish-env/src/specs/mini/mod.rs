@@ -2,7 +2,8 @@
 //!
 //! What stands in `families.rs` is Python: a reference program, and the assertions of a strong specification. It is read
 //! ([`parse`]), evaluated ([`eval`]) and mutated ([`mutate`]) here, so that tasks are made without an interpreter, on any
-//! machine. A test runs the same texts in Python and compares.
+//! machine. A test runs the same texts in Python and compares. What a policy wrote is read only where it is sure to mean here
+//! what it means in Python ([`sure`]).
 
 mod eval;
 mod mutate;

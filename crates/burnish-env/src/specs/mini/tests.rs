@@ -108,6 +108,58 @@ fn what_is_not_in_the_language_is_refused_with_the_place() {
     assert!(program(&["x = 1".into()]).is_err());
 }
 
+#[test]
+fn what_may_mean_something_else_is_not_sure() {
+    let names = BTreeSet::from(["xs".to_owned(), "s".to_owned()]);
+    for text in [
+        // Names that are bound twice, or as what is called.
+        "[1 for a in xs for xs in xs]",
+        "[a for a in [1 for a in xs] for a in xs]",
+        "[len(x) for len in xs for x in [s]]",
+        "[isinstance(s, str) for str in xs]",
+        "[isinstance(s, bool) for bool in xs]",
+        "range(3) == [0, 1, 2]",
+        "1 in range(3) in xs",
+        "max(range(3), xs)",
+        "012",
+        "1.count(s)",
+    ] {
+        assert_eq!(sure_expression(text, &names), None, "{text}");
+    }
+    assert!(
+        sure_expression("[x for x in xs if x in range(3)] == [0] or s.count('7') > 10", &names).is_some()
+    );
+}
+
+/// Answers are untrusted: the longest that are read neither fill the memory nor overflow the stack of a thread.
+#[test]
+fn long_expressions_and_large_values_are_no_danger() {
+    let texts = || {
+        let literal = "a".repeat(90);
+        let square = format!("'{literal}'.join('{literal}')");
+        [
+            (format!("0{}", "+1".repeat(499)), true),
+            (format!("{}1", "-".repeat(998)), true),
+            (format!("{}1", "not ".repeat(249)), true),
+            (format!("1{}", " and 1".repeat(160)), true),
+            (format!("{}1", "0 if 0 else ".repeat(82)), true),
+            (format!("'a'{}", "[0]".repeat(330)), true),
+            (format!("len(({square}).join({square}))"), false),
+            (format!("len([list('{}') for i in range(10000)])", "a".repeat(900)), false),
+            (format!("len([x for x in [list('{}')] for i in range(10000)])", "a".repeat(900)), false),
+        ]
+    };
+    let checked = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
+        for (text, is_known) in texts() {
+            let expr = sure_expression(&text, &BTreeSet::new()).unwrap();
+            assert_eq!(eval(&expr, &Scope::new()).is_ok(), is_known, "{text}");
+        }
+    });
+    checked.unwrap().join().unwrap();
+    assert_eq!(sure_expression(&format!("0{}", "+1".repeat(500)), &BTreeSet::new()), None);
+    assert_eq!(sure_expression(&format!("{}1{}", "(".repeat(21), ")".repeat(21)), &BTreeSet::new()), None);
+}
+
 /// Writes expressions, of which many raise.
 struct Writer(Stream);
 
