@@ -84,6 +84,9 @@ pub enum Grammar {
     JsonSchema(serde_json::Value),
     /// Text that matches a regular expression as a whole.
     Regex(String),
+    /// Any text in which every call that is begun is a call of a tool that the policy was given, with arguments that fit
+    /// the tool's schema, written as the chat template writes it.
+    Tools,
 }
 
 fn one() -> f32 {

@@ -1,9 +1,11 @@
-//! Answers constrained by a JSON schema or a regular expression, with `llguidance`.
+//! Answers constrained by a JSON schema, a regular expression or the tools that the policy was given, with `llguidance`.
+
+mod tools;
 
 use std::sync::Arc;
 
-use burnish_core::Grammar;
-use burnish_model::Tokenizer;
+use burnish_core::{Grammar, Piece, ToolSpec};
+use burnish_model::{ChatTemplate, ShapeError, Tokenizer};
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory, token_bytes_from_tokenizer_json};
@@ -19,6 +21,20 @@ pub enum GrammarError {
     /// The bytes of the tokens are unknown.
     #[error("the tokenizer can't be used with a grammar: {0}")]
     Tokenizer(String),
+    /// It is not known how calls are written.
+    #[error(transparent)]
+    Calls(#[from] ShapeError),
+    /// A call can't be held to the schema of a tool.
+    #[error("the tool `{tool}`: {problem}")]
+    Tool {
+        /// Which tool.
+        tool: String,
+        /// What is wrong with its schema.
+        problem: String,
+    },
+    /// The beginning that an answer was given does not begin any text of the language.
+    #[error("no text of the language begins as the answer was begun: {0}")]
+    Begun(String),
 }
 
 /// Checks a grammar, independently of the tokenizer.
@@ -27,7 +43,7 @@ pub enum GrammarError {
 /// If it is not valid, or uses an unsupported feature.
 pub fn check_grammar(grammar: &Grammar) -> Result<(), GrammarError> {
     let bytes = ApproximateTokEnv::single_byte_env();
-    Grammars::over(&bytes)?.start(grammar).map(drop)
+    Grammars::over(&bytes)?.start(grammar, None).map(drop)
 }
 
 /// Makes matchers for one tokenizer.
@@ -61,21 +77,45 @@ impl Grammars {
         Ok(Grammars { factory })
     }
 
-    /// A control that holds an answer to `grammar`.
+    /// A control that holds an answer to `grammar`; `None` if any answer is in its language. `offered` are the tools that the
+    /// policy was given, and the template that writes calls.
     ///
     /// # Errors
-    /// If it is not a valid grammar.
-    pub(crate) fn start(&self, grammar: &Grammar) -> Result<Held, GrammarError> {
-        let top = match grammar {
-            Grammar::JsonSchema(schema) => TopLevelGrammar::from_json_schema(schema.clone()),
-            Grammar::Regex(regex) => TopLevelGrammar::from_regex(regex),
+    /// If it is not a valid grammar, or it is not known how the tools are called.
+    pub(crate) fn start(
+        &self,
+        grammar: &Grammar,
+        offered: Option<(&[ToolSpec], &ChatTemplate)>,
+    ) -> Result<Option<Held>, GrammarError> {
+        let top = match (grammar, offered) {
+            (Grammar::JsonSchema(schema), _) => TopLevelGrammar::from_json_schema(schema.clone()),
+            (Grammar::Regex(regex), _) => TopLevelGrammar::from_regex(regex),
+            (Grammar::Tools, None | Some(([], _))) => return Ok(None),
+            (Grammar::Tools, Some((tools, template))) => return self.of_tools(tools, template).map(Some),
         };
+        self.held(top).map(Some).map_err(GrammarError::Malformed)
+    }
+
+    fn of_tools(&self, tools: &[ToolSpec], template: &ChatTemplate) -> Result<Held, GrammarError> {
+        let shapes = template.call_shapes(tools)?;
+        let openings = template.call_format().map_or(&[][..], |format| format.openings());
+        let language = |shapes: &[_]| TopLevelGrammar::from_lark(tools::language(shapes, openings.first().copied()));
+        self.held(language(&shapes)).map_err(|problem| {
+            // One tool at a time says whose schema it is.
+            let faulty = shapes.chunks(1).zip(tools).find_map(|(shape, tool)| {
+                Some(GrammarError::Tool { tool: tool.name.clone(), problem: self.held(language(shape)).err()? })
+            });
+            faulty.unwrap_or(GrammarError::Malformed(problem))
+        })
+    }
+
+    fn held(&self, top: TopLevelGrammar) -> Result<Held, String> {
         let mut matcher = Matcher::new(self.factory.create_parser(top));
         match matcher.get_error() {
-            Some(error) => Err(GrammarError::Malformed(error)),
+            Some(error) => Err(error),
             None => {
                 // Some errors are found only when the first token is asked for.
-                matcher.compute_mask_or_eos().map_err(|error| GrammarError::Malformed(error.to_string()))?;
+                matcher.compute_mask_or_eos().map_err(|error| error.to_string())?;
                 Ok(Held { matcher, read: 0 })
             }
         }
@@ -93,6 +133,16 @@ impl Held {
     /// A fresh copy for another answer, before its first token.
     pub(crate) fn anew(&self) -> Self {
         Held { matcher: self.matcher.deep_clone(), read: 0 }
+    }
+
+    /// Reads the beginning that the answer was given.
+    ///
+    /// # Errors
+    /// If no text of the language begins so.
+    pub(crate) fn begun(mut self, begun: &[Piece]) -> Result<Self, GrammarError> {
+        let ids: Vec<u32> = begun.iter().flat_map(|piece| piece.ids.iter().copied()).collect();
+        self.matcher.consume_tokens(&ids).map_err(|error| GrammarError::Begun(error.to_string()))?;
+        Ok(self)
     }
 }
 
@@ -119,3 +169,6 @@ impl Control for Held {
         Ok(Decision::Choose)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,10 @@
 mod streaming;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use burnish_core::reflection::question;
-use burnish_core::{Abilities, Answered, Grammar, Policy, PolicyError, Sampling, Trace, Turn, TurnId};
+use burnish_core::{Abilities, Answered, Grammar, Policy, PolicyError, Sampling, ToolSpec, Trace, Turn, TurnId};
 use burnish_model::{Chat, Generated, Model};
 use burnish_tensor::Visibility;
 
@@ -29,8 +29,8 @@ pub struct LocalPolicy {
     answering: Option<Answering>,
     /// Made with the first turn that is held to a grammar.
     grammars: Option<Grammars>,
-    /// The grammar of the last such turn, and its control before the first token.
-    held: Option<(Grammar, Held)>,
+    /// The languages of the last such turns.
+    held: VecDeque<Language>,
     /// What controls of thoughts have found out.
     known: thoughts::Known,
     asked: BTreeMap<RequestId, Asked>,
@@ -99,6 +99,18 @@ impl Answering {
     }
 }
 
+/// Languages that are kept: tasks that are sampled at once may each offer other tools.
+const LANGUAGES_MAX: usize = 64;
+
+/// A language that answers are held to.
+struct Language {
+    grammar: Grammar,
+    /// The tools, if it is theirs.
+    tools: Option<Arc<Vec<ToolSpec>>>,
+    /// The control before the first token; `None` if any answer is in the language.
+    held: Option<Held>,
+}
+
 /// A turn under way.
 struct Asked {
     id: TurnId,
@@ -120,7 +132,7 @@ impl LocalPolicy {
             end_ids: chat.end_ids().into(),
             answering: None,
             grammars: None,
-            held: None,
+            held: VecDeque::new(),
             known: thoughts::Known::default(),
             asked: BTreeMap::new(),
             over: Vec::new(),
@@ -190,25 +202,42 @@ impl LocalPolicy {
             thoughts::control(thoughts, asked, &mut self.known).map_err(failed)
         });
         let controlled = controlled.transpose()?.flatten();
-        let held = self.held(sampling)?;
+        let held = self.held(turn)?;
         Ok(contrast.into_iter().chain(latent).chain(controlled).chain(held).collect())
     }
 
-    /// The control that holds an answer to its grammar, if it has one.
-    fn held(&mut self, sampling: &Sampling) -> Result<Option<Box<dyn Control>>, PolicyError> {
-        let Some(grammar) = &sampling.grammar else { return Ok(None) };
+    /// The control that holds the answer to a turn to its grammar, if it has one.
+    fn held(&mut self, turn: &Turn) -> Result<Option<Box<dyn Control>>, PolicyError> {
+        let Some(grammar) = &turn.sampling.grammar else { return Ok(None) };
         let failed = |error: GrammarError| PolicyError::Failed(format!("sampling.grammar: {error}"));
-        if self.held.as_ref().is_none_or(|(of, _)| of != grammar) {
-            let grammars = match &mut self.grammars {
-                Some(grammars) => grammars,
-                none => {
-                    let ids = self.model.vocab().len();
-                    none.insert(Grammars::new(&self.chat.tokenizer, &self.end_ids, ids).map_err(failed)?)
-                }
-            };
-            self.held = Some((grammar.clone(), grammars.start(grammar).map_err(failed)?));
-        }
-        Ok(self.held.as_ref().map(|(_, held)| Box::new(held.anew()) as Box<dyn Control>))
+        let of_tools = matches!(grammar, Grammar::Tools);
+        let tools = of_tools.then(|| Arc::clone(&turn.tools));
+        let known = self.held.iter().position(|known| known.grammar == *grammar && known.tools == tools);
+        let language = match known.and_then(|place| self.held.remove(place)) {
+            Some(known) => known,
+            None => {
+                let grammars = match &mut self.grammars {
+                    Some(grammars) => grammars,
+                    none => {
+                        let ids = self.model.vocab().len();
+                        let grammars = Grammars::new(&self.chat.tokenizer, &self.end_ids, ids);
+                        none.insert(grammars.map_err(failed)?)
+                    }
+                };
+                let offered = tools.as_ref().map(|tools| (tools.as_slice(), &self.chat.template));
+                let held = grammars.start(grammar, offered).map_err(failed)?;
+                Language { grammar: grammar.clone(), tools, held }
+            }
+        };
+        let held = language.held.as_ref().map(Held::anew);
+        self.held.truncate(LANGUAGES_MAX - 1);
+        self.held.push_front(language);
+        // Other grammars are those of what is sampled; a call may have been begun.
+        let held = match (held, of_tools) {
+            (Some(held), true) => Some(held.begun(&turn.prefix).map_err(failed)?),
+            (held, _) => held,
+        };
+        Ok(held.map(|held| Box::new(held) as Box<dyn Control>))
     }
 
     /// The trace with the turn's prompt at its head, and the request for the answer.

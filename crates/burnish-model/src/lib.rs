@@ -33,7 +33,10 @@ mod weights;
 
 use std::path::Path;
 
-pub use calls::{Answer, AnswerTo, CallFormat, Recorded, read_arguments};
+pub use calls::{
+    Answer, AnswerTo, ArgumentShape, ArgumentsShape, CallFormat, CallShape, Recorded, ShapeError, ValueShape,
+    read_arguments,
+};
 pub use chat::Chat;
 pub use config::{Architecture, DeltaRuleConfig, Dtype, Head, LayerKind, ModelConfig, ModelShape, Rule};
 pub use error::{ChatError, ConfigError, ModelError};

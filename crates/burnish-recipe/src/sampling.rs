@@ -33,7 +33,8 @@ pub struct RolloutSection {
     pub presence_penalty: f32,
     /// Subtracted from the logits of tokens that occur in the answer, once per occurrence; 0 is off.
     pub frequency_penalty: f32,
-    /// A grammar that answers must follow: `{ json_schema = { ... } }` or `{ regex = "..." }`.
+    /// A grammar that answers must follow: `{ json_schema = { ... } }`, `{ regex = "..." }`, or `"tools"` for calls of the
+    /// tools that there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grammar: Option<Grammar>,
     /// Lets GRPO train on answers whose distribution is not the policy's own, because of penalties, `min_tokens` or a

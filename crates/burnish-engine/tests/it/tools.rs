@@ -76,3 +76,66 @@ fn a_malformed_call_is_told_and_stays_in_the_content() {
     assert_eq!(output.message, Message::assistant(r#"<tool_call>{"name": move}</tool_call>"#));
     assert_eq!(output.malformed, ["call 1: it is not JSON: expected value at column 10"]);
 }
+
+#[test]
+fn held_to_its_tools_a_policy_calls_only_those_and_with_arguments_that_fit() {
+    let chat = calling(&chat());
+    let mut model = model_of(400, 600, 32);
+    model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
+    let model = Arc::new(model);
+    let offered = |names: &[&str]| {
+        let tool = |name: &&str| {
+            let properties = json!({
+                "to": { "enum": ["left", "right"] },
+                "steps": { "type": "integer", "minimum": 1, "maximum": 20 },
+            });
+            let parameters = json!({ "type": "object", "properties": properties, "required": ["to", "steps"] });
+            let tool = json!({ "name": name, "description": "", "parameters": parameters });
+            serde_json::from_value::<ToolSpec>(tool).unwrap()
+        };
+        Arc::new(names.iter().map(tool).collect::<Vec<_>>())
+    };
+    let sampling = Sampling { grammar: Some(Grammar::Tools), ..Sampling::at(1.0, 400) };
+    let asked = |tools: &Arc<Vec<ToolSpec>>, begun: &str, seed| Turn {
+        tools: Arc::clone(tools),
+        prefix: vec![chat.tokenizer.piece_of_text(begun).unwrap()],
+        ..turn(Trace::new(), &[Message::user("go")], &sampling, seed)
+    };
+    let tools = [offered(&["move", "lift"]), offered(&["run"])];
+    let mut policy = LocalPolicy::new(&model, &chat, 0);
+    let begun = ["<tool_call>", "I go. <tool_c", "<tool_call>\n{\"name\": \""];
+    let turns = (0..24).map(|seed| asked(&tools[seed % 2], begun[seed / 2 % 3], seed as u64));
+    let mut called = std::collections::BTreeSet::new();
+    for (seed, (_, output)) in answer_all(&mut policy, turns).into_iter().enumerate() {
+        let output = output.unwrap();
+        // What is said outside calls is free, and may be cut off; a call that was begun is then the only one unread.
+        let is_whole = output.stop == StopReason::EndToken;
+        assert!(output.malformed.is_empty() || !is_whole, "{:?}", output.malformed);
+        for call in &output.message.tool_calls {
+            assert!(tools[seed % 2].iter().any(|tool| tool.name == call.function.name), "{call:?}");
+            let arguments = &call.function.arguments;
+            assert!(["left", "right"].contains(&arguments["to"].as_str().unwrap()), "{call:?}");
+            assert!((1..=20).contains(&arguments["steps"].as_i64().unwrap()), "{call:?}");
+            assert_eq!(arguments.as_object().unwrap().len(), 2);
+            called.insert(call.function.name.clone());
+        }
+    }
+    assert_eq!(called.len(), 3, "{called:?}");
+
+    // Without tools nothing is forbidden: the same bits as without a grammar.
+    let free = |grammar| {
+        let sampling = Sampling { grammar, ..Sampling::at(1.0, 40) };
+        let turn = turn(Trace::new(), &[Message::user("go")], &sampling, 5);
+        let mut policy = LocalPolicy::new(&model, &chat, 0);
+        answer_all(&mut policy, [turn]).remove(0).0.head_ids()
+    };
+    assert_eq!(free(Some(Grammar::Tools)), free(None));
+
+    let wrong = asked(&tools[0], "<tool_call>\n{\"name\": \"walk", 1);
+    let error = answer_all(&mut policy, [wrong]).remove(0).1.unwrap_err().to_string();
+    assert!(error.contains("no text of the language begins as the answer was begun"), "{error}");
+    let plain = Arc::new(Chat::clone(&chat).with_template(ChatTemplate::chatml().unwrap()));
+    let mut policy = LocalPolicy::new(&model, &plain, 0);
+    let error = answer_all(&mut policy, [asked(&tools[0], "", 1)]).remove(0).1.unwrap_err().to_string();
+    assert!(error.contains("sampling.grammar: the chat template writes no tool calls"), "{error}");
+}

@@ -8,7 +8,7 @@ use crate::ChatTemplate;
 
 const QUESTION: &str = "probe question";
 const THOUGHTS: &str = "probe thoughts";
-const RESULT: &str = "probe result";
+pub(super) const RESULT: &str = "probe result";
 /// Nine letters and digits, as Mistral's templates require.
 const ID: &str = "probe0001";
 
@@ -28,11 +28,16 @@ fn call(id: bool, text_arguments: bool) -> ToolCall {
         true => Value::String(arguments.to_string()),
         false => arguments,
     };
-    ToolCall { id: id.then(|| ID.into()), function: FunctionCall { name: "probe_tool".into(), arguments } }
+    ToolCall { id: id.then(|| ID.into()), ..call_of("probe_tool", arguments) }
+}
+
+/// A call of any tool, with an id.
+pub(super) fn call_of(name: &str, arguments: Value) -> ToolCall {
+    ToolCall { id: Some(ID.into()), function: FunctionCall { name: name.into(), arguments } }
 }
 
 /// A question, a call and its result.
-fn conversation(call: ToolCall, thoughts: Option<&str>) -> [Message; 3] {
+pub(super) fn conversation(call: ToolCall, thoughts: Option<&str>) -> [Message; 3] {
     let result = Message {
         tool_call_id: call.id.clone(),
         name: Some(call.function.name.clone()),
@@ -47,12 +52,12 @@ fn conversation(call: ToolCall, thoughts: Option<&str>) -> [Message; 3] {
 }
 
 /// What the template writes for the call: from the end of the prompt on, if it continues the prompt.
-struct Written {
-    text: String,
+pub(super) struct Written {
+    pub(super) text: String,
     in_thoughts: bool,
 }
 
-fn written(template: &ChatTemplate, messages: &[Message; 3], tools: &[ToolSpec]) -> Option<Written> {
+pub(super) fn written(template: &ChatTemplate, messages: &[Message; 3], tools: &[ToolSpec]) -> Option<Written> {
     let whole = template.render(messages, tools, false).ok()?;
     let prompt = template.render(&messages[..1], tools, true).ok()?;
     if let Some(text) = whole.strip_prefix(&prompt) {

@@ -15,12 +15,14 @@ mod json;
 mod list;
 mod record;
 mod scan;
+mod shape;
 mod tagged;
 mod typed;
 mod xml;
 
 pub use json::arguments as read_arguments;
 pub use record::{AnswerTo, Recorded};
+pub use shape::{ArgumentShape, ArgumentsShape, CallShape, ShapeError, ValueShape};
 use scan::{Parts, Piece};
 
 /// The syntax of calls.

@@ -103,6 +103,36 @@ impl Types {
     }
 }
 
+/// How a value is written where its type comes from the schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Written {
+    /// As it is: it may be a text.
+    Text,
+    /// As it is, and it is one of these texts.
+    OneOf(Vec<String>),
+    /// As JSON.
+    Json,
+}
+
+/// How values of this schema are written, which stands within `root`.
+pub(super) fn written(schema: &Value, root: &Value) -> Written {
+    let constants: Option<Vec<&Value>> = match (schema.get("enum"), schema.get("const")) {
+        (Some(constants), _) => constants.as_array().map(|constants| constants.iter().collect()),
+        (None, constant) => constant.map(|constant| vec![constant]),
+    };
+    let texts = constants.filter(|constants| !constants.is_empty());
+    let texts = texts.and_then(|constants| constants.into_iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+    if let Some(texts) = texts {
+        return Written::OneOf(texts.into_iter().map(str::to_owned).collect());
+    }
+    let mut types = Types::default();
+    types.read(schema, root, 0);
+    match types.text || types.any {
+        true => Written::Text,
+        false => Written::Json,
+    }
+}
+
 /// The schema of the arguments of the tool with this name.
 pub(super) fn parameters<'a>(tools: &'a [ToolSpec], name: &str) -> Option<&'a Value> {
     tools.iter().find(|tool| tool.name == name).map(|tool| &tool.parameters)

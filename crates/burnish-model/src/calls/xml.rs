@@ -11,11 +11,11 @@ use super::typed;
 
 /// The beginning of a call in both.
 pub(super) const OPEN: &str = "<tool_call>";
-const CLOSE: &str = "</tool_call>";
+pub(super) const CLOSE: &str = "</tool_call>";
 
 const FUNCTION: (&str, &str) = ("<function=", "</function>");
-const PARAMETER: (&str, &str) = ("<parameter=", "</parameter>");
-const KEY: (&str, &str) = ("<arg_key>", "</arg_key>");
+pub(super) const PARAMETER: (&str, &str) = ("<parameter=", "</parameter>");
+pub(super) const KEY: (&str, &str) = ("<arg_key>", "</arg_key>");
 const VALUE: (&str, &str) = ("<arg_value>", "</arg_value>");
 
 type Found<'a> = Result<(ToolCall, &'a str), String>;

@@ -188,6 +188,7 @@ impl Answerer {
             let option = match grammar {
                 Grammar::JsonSchema(_) => "--json-schema",
                 Grammar::Regex(_) => "--regex",
+                Grammar::Tools => "grammar",
             };
             let refuse = |error: GrammarError| RunError::Refused(format!("{option}: {error}"));
             check_grammar(grammar).map_err(refuse)?;
