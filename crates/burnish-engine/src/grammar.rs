@@ -99,11 +99,15 @@ impl Grammars {
     fn of_tools(&self, tools: &[ToolSpec], template: &ChatTemplate) -> Result<Held, GrammarError> {
         let shapes = template.call_shapes(tools)?;
         let openings = template.call_format().map_or(&[][..], |format| format.openings());
-        let language = |shapes: &[_]| TopLevelGrammar::from_lark(tools::language(shapes, openings.first().copied()));
+        let language =
+            |shapes: &[_]| TopLevelGrammar::from_lark(tools::language(shapes, openings.first().copied()));
         self.held(language(&shapes)).map_err(|problem| {
             // One tool at a time says whose schema it is.
             let faulty = shapes.chunks(1).zip(tools).find_map(|(shape, tool)| {
-                Some(GrammarError::Tool { tool: tool.name.clone(), problem: self.held(language(shape)).err()? })
+                Some(GrammarError::Tool {
+                    tool: tool.name.clone(),
+                    problem: self.held(language(shape)).err()?,
+                })
             });
             faulty.unwrap_or(GrammarError::Malformed(problem))
         })

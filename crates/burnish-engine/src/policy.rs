@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use burnish_core::reflection::question;
-use burnish_core::{Abilities, Answered, Grammar, Policy, PolicyError, Sampling, ToolSpec, Trace, Turn, TurnId};
+use burnish_core::{
+    Abilities, Answered, Grammar, Policy, PolicyError, Sampling, ToolSpec, Trace, Turn, TurnId,
+};
 use burnish_model::{Chat, Generated, Model};
 use burnish_tensor::Visibility;
 

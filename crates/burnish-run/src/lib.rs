@@ -49,6 +49,7 @@ mod trainer;
 mod unread;
 mod unscored;
 pub mod watch;
+mod weighed;
 
 pub use error::RunError;
 pub use policy::LoadedPolicy;

@@ -30,6 +30,7 @@ use crate::tasks::Tasks;
 use crate::unread;
 use crate::unscored::{Unscored, UnscoredSteps};
 use crate::watch::{Event, Stop, Watch};
+use crate::weighed;
 use best::Best;
 use burnish_recipe::{ComputeType, Method, Recipe};
 use burnish_rundir::journal::{EpisodeKind, EpisodeRow, Journal};
@@ -242,6 +243,11 @@ impl Run {
                 let judged: Vec<&Episode> = judged.map(|own| &*own.episode).collect();
                 if let Some(note) = self.unscored.see(step + 1, &judged) {
                     watch.event(Event::Note(note));
+                }
+                if step == 0 {
+                    let verdicts: Vec<_> = judged.iter().map(|episode| &episode.verdict).collect();
+                    let note = weighed::note(&self.recipe.reward.weights, &verdicts);
+                    note.into_iter().for_each(|note| watch.event(Event::Note(note)));
                 }
                 if let Some(note) = done.note {
                     watch.event(Event::Note(format!("step {}: {note}", step + 1)));

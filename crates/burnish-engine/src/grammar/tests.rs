@@ -28,7 +28,8 @@ fn template(source: &str) -> ChatTemplate {
 }
 
 fn tool(name: &str, parameters: serde_json::Value) -> ToolSpec {
-    serde_json::from_value(json!({ "name": name, "description": "A tool.", "parameters": parameters })).unwrap()
+    serde_json::from_value(json!({ "name": name, "description": "A tool.", "parameters": parameters }))
+        .unwrap()
 }
 
 fn tools() -> Vec<ToolSpec> {
@@ -61,7 +62,11 @@ fn written(template: &ChatTemplate, said: &str, calls: &[(&str, serde_json::Valu
     let messages = [
         Message::user("the question"),
         Message { tool_calls: calls.collect(), ..Message::assistant(said) },
-        Message { name: Some("go".into()), tool_call_id: Some("a1b2c3d4e".into()), ..Message::new(Role::Tool, "done!") },
+        Message {
+            name: Some("go".into()),
+            tool_call_id: Some("a1b2c3d4e".into()),
+            ..Message::new(Role::Tool, "done!")
+        },
     ];
     let whole = template.render(&messages, &tools(), false).unwrap();
     let prompt = template.render(&messages[..1], &tools(), true).unwrap();

@@ -89,7 +89,8 @@ fn held_to_its_tools_a_policy_calls_only_those_and_with_arguments_that_fit() {
                 "to": { "enum": ["left", "right"] },
                 "steps": { "type": "integer", "minimum": 1, "maximum": 20 },
             });
-            let parameters = json!({ "type": "object", "properties": properties, "required": ["to", "steps"] });
+            let parameters =
+                json!({ "type": "object", "properties": properties, "required": ["to", "steps"] });
             let tool = json!({ "name": name, "description": "", "parameters": parameters });
             serde_json::from_value::<ToolSpec>(tool).unwrap()
         };

@@ -57,7 +57,11 @@ pub(super) struct Written {
     in_thoughts: bool,
 }
 
-pub(super) fn written(template: &ChatTemplate, messages: &[Message; 3], tools: &[ToolSpec]) -> Option<Written> {
+pub(super) fn written(
+    template: &ChatTemplate,
+    messages: &[Message; 3],
+    tools: &[ToolSpec],
+) -> Option<Written> {
     let whole = template.render(messages, tools, false).ok()?;
     let prompt = template.render(&messages[..1], tools, true).ok()?;
     if let Some(text) = whole.strip_prefix(&prompt) {

@@ -22,8 +22,8 @@ mod xml;
 
 pub use json::arguments as read_arguments;
 pub use record::{AnswerTo, Recorded};
-pub use shape::{ArgumentShape, ArgumentsShape, CallShape, ShapeError, ValueShape};
 use scan::{Parts, Piece};
+pub use shape::{ArgumentShape, ArgumentsShape, CallShape, ShapeError, ValueShape};
 
 /// The syntax of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -121,7 +121,8 @@ pub(super) fn written(schema: &Value, root: &Value) -> Written {
         (None, constant) => constant.map(|constant| vec![constant]),
     };
     let texts = constants.filter(|constants| !constants.is_empty());
-    let texts = texts.and_then(|constants| constants.into_iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+    let texts =
+        texts.and_then(|constants| constants.into_iter().map(Value::as_str).collect::<Option<Vec<_>>>());
     if let Some(texts) = texts {
         return Written::OneOf(texts.into_iter().map(str::to_owned).collect());
     }
