@@ -13,47 +13,71 @@ use super::source::FOLDER_VARIABLE;
 pub struct Played {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Name of its data folder.
-    pub folder: &'static str,
     /// Its title, with the paper.
     pub title: &'static str,
-    /// Where the data comes from.
-    pub source: &'static str,
-    /// Licence of the data.
-    pub licence: &'static str,
-    /// What has to be in the data folder.
-    needs: &'static str,
+    /// What it reads; `None` if its tasks come with burnish.
+    pub data: Option<Data>,
     /// The recipe without the data.
     recipe: &'static str,
+}
+
+/// What a benchmark reads.
+#[derive(Debug)]
+pub struct Data {
+    /// Name of its folder.
+    folder: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Its licence.
+    pub licence: &'static str,
+    /// What has to be in the folder.
+    needs: &'static str,
+    /// Does the environment take several folders?
+    is_list: bool,
 }
 
 /// Every benchmark that is played.
 pub const PLAYED: &[Played] = &[
     Played {
         name: "bfcl",
-        folder: "bfcl",
         title: "BFCL v4: calls of functions, single-turn by syntax tree and multi-turn by state (Patil et al. 2025)",
-        source: "https://github.com/ShishirPatil/gorilla, berkeley-function-call-leaderboard/bfcl_eval/data",
-        licence: "Apache-2.0",
-        needs: "possible_answer",
+        data: Some(Data {
+            folder: "bfcl",
+            source: "https://github.com/ShishirPatil/gorilla, berkeley-function-call-leaderboard/bfcl_eval/data",
+            licence: "Apache-2.0",
+            needs: "possible_answer",
+            is_list: false,
+        }),
         recipe: include_str!("played/bfcl.toml"),
     },
     Played {
         name: "codespec",
-        folder: "codespec",
         title: "Specifications of EvalPlus's functions, judged by running them, after CodeSpecBench",
-        source: "https://github.com/evalplus/evalplus (2023), with HumanEval's own HumanEval.jsonl beside it",
-        licence: "Apache-2.0, MIT",
-        needs: "HumanEvalPlus.jsonl",
+        data: Some(Data {
+            folder: "codespec",
+            source: "https://github.com/evalplus/evalplus (2023), with HumanEval's own HumanEval.jsonl beside it",
+            licence: "Apache-2.0, MIT",
+            needs: "HumanEvalPlus.jsonl",
+            is_list: true,
+        }),
         recipe: include_str!("played/codespec.toml"),
     },
     Played {
+        name: "codespec-repo",
+        title: "Specifications of functions in small repositories with a bug, judged by their tests, after CodeSpecBench",
+        data: None,
+        recipe: include_str!("played/codespec-repo.toml"),
+    },
+    Played {
         name: "tau2",
-        folder: "tau2",
         title: "tau2-bench, airline and retail: customers served with tools and a policy (arXiv:2506.07982)",
-        source: "https://github.com/sierra-research/tau2-bench, data/tau2/domains",
-        licence: "MIT",
-        needs: "retail",
+        data: Some(Data {
+            folder: "tau2",
+            source: "https://github.com/sierra-research/tau2-bench, data/tau2/domains",
+            licence: "MIT",
+            needs: "retail",
+            is_list: false,
+        }),
         recipe: include_str!("played/tau2.toml"),
     },
 ];
@@ -70,21 +94,46 @@ impl Played {
     /// # Errors
     /// If the data is not there, or an override is wrong.
     pub fn recipe(&self, data: Option<&Path>, overrides: &[String]) -> Result<Recipe, RunError> {
-        let folder = self.data(data, std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from))?;
-        // A TOML string is quoted as a JSON string is.
-        let path = serde_json::Value::from(folder.display().to_string());
-        let overrides = [&[format!("env.config.path={path}")], overrides].concat();
+        let path = match &self.data {
+            Some(own) => {
+                Some(own.path(self.name, data, std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from))?)
+            }
+            None if data.is_some() => {
+                return Err(RunError::Refused(format!(
+                    "--data: the tasks of {} come with burnish",
+                    self.name
+                )));
+            }
+            None => None,
+        };
+        let overrides: Vec<String> = path.into_iter().chain(overrides.iter().cloned()).collect();
         let source = Source::parse(&format!("the recipe of {}", self.name), self.recipe, &overrides)?;
         Ok(Recipe::resolve_for(&source, Use::Evaluation)?)
     }
 
-    fn data(&self, given: Option<&Path>, all: Option<PathBuf>) -> Result<PathBuf, RunError> {
+    /// The settings of its recipe, as TOML.
+    pub fn settings(&self) -> &'static str {
+        self.recipe
+    }
+}
+
+impl Data {
+    /// Where it is, as an override of the recipe of the benchmark called `name`: the folder `given`, or its own in `all`.
+    fn path(&self, name: &str, given: Option<&Path>, all: Option<PathBuf>) -> Result<String, RunError> {
         let folder = given.map(Path::to_owned).or_else(|| Some(all?.join(self.folder)));
         let is_there = |folder: &PathBuf| folder.join(self.needs).exists();
         match folder {
-            Some(folder) if is_there(&folder) => Ok(std::path::absolute(&folder).unwrap_or(folder)),
+            Some(folder) if is_there(&folder) => {
+                let folder = std::path::absolute(&folder).unwrap_or(folder);
+                // A TOML string is quoted as a JSON string is.
+                let path = serde_json::Value::from(folder.display().to_string());
+                Ok(match self.is_list {
+                    true => format!("env.config.path=[{path}]"),
+                    false => format!("env.config.path={path}"),
+                })
+            }
             folder => {
-                let Played { name, folder: usual, source, licence, needs, .. } = self;
+                let Data { folder: usual, source, licence, needs, .. } = self;
                 let place = folder.map(|folder| format!(" in `{}`", folder.display())).unwrap_or_default();
                 Err(RunError::Refused(format!(
                     "{name} needs its data: there is no `{needs}`{place}. It comes from {source} (licence: {licence}); nothing \
@@ -92,10 +141,5 @@ impl Played {
                 )))
             }
         }
-    }
-
-    /// The settings of its recipe, as TOML.
-    pub fn settings(&self) -> &'static str {
-        self.recipe
     }
 }

@@ -190,7 +190,9 @@ pub(crate) fn list() -> Done {
     }
     for benchmark in PLAYED {
         println!("{:8} {}", benchmark.name, benchmark.title);
-        println!("         data      {} ({})", benchmark.source, benchmark.licence);
+        if let Some(data) = &benchmark.data {
+            println!("         data      {} ({})", data.source, data.licence);
+        }
         println!("         recipe    {}", benchmark.settings().trim().replace('\n', "\n                   "));
     }
     Ok(())

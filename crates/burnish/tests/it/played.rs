@@ -67,10 +67,17 @@ fn specifications_of_real_functions_are_judged() {
     let scratch = Scratch::new();
     let trivial = "```python\ndef preconditions(*inputs):\n    assert True\n\ndef postconditions(*inputs):\n    assert True\n```";
     let (url, _) = serve(move |_, _| said(trivial));
-    let path = format!("env.config.path=[\"{plus}\", \"{own}\"]");
+    // HumanEval's own file lies beside the others.
+    let folder = scratch.path("codespec");
+    std::fs::create_dir(&folder).unwrap();
+    for from in [&plus, &own] {
+        for file in std::fs::read_dir(from).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+        }
+    }
     let ask = [
-        "eval", "codespec", "--data", &plus, "--policy", &url, "--model", "m", "--limit", "4", "--json",
-        &path,
+        "eval", "codespec", "--data", "codespec", "--policy", &url, "--model", "m", "--limit", "4", "--json",
     ];
     let output = scratch.command(&ask).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -82,6 +89,25 @@ fn specifications_of_real_functions_are_judged() {
     let found = parsed(&String::from_utf8(output.stdout).unwrap());
     assert_eq!((&found["tasks"], &found["success"]["mean"]), (&4.into(), &0.0.into()), "{found}");
     assert_eq!((&found["rewards"]["correct"], &found["rewards"]["complete"]), (&1.0.into(), &0.0.into()));
+}
+
+#[test]
+fn specifications_in_small_repositories_need_no_data() {
+    let scratch = Scratch::new();
+    let (url, _) = serve(move |_, _| said("I can't say."));
+    let ask = ["eval", "codespec-repo", "--policy", &url, "--model", "m", "--json"];
+    let output = scratch.command(&ask).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    if error.contains("be kept apart here") {
+        println!("skipped: programs can't be kept apart here");
+        return;
+    }
+    assert!(output.status.success(), "{error}");
+    let found = parsed(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!((&found["tasks"], &found["success"]["mean"]), (&5.into(), &0.0.into()), "{found}");
+    let ask = ["eval", "codespec-repo", "--data", ".", "--policy", &url, "--model", "m"];
+    let error = String::from_utf8(scratch.command(&ask).output().unwrap().stderr).unwrap();
+    assert!(error.contains("the tasks of codespec-repo come with burnish"), "{error}");
 }
 
 #[test]
