@@ -16,8 +16,8 @@ pub(super) const SYSTEM: System = System {
     environments: &["specs"],
     recipe: Some("recipes/specs.toml"),
     set: &[],
-    study: None,
-    results: &[],
+    study: Some("recipes/studies/codespec.toml"),
+    results: &["docs/results/codespec.md"],
     reduces_to: &[
         "an accepted case for every valid input alone, for `correct`; a rejected one for every invalid input alone, for `complete`",
     ],
