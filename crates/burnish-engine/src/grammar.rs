@@ -134,10 +134,15 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// A copy for another answer, before its first token. Copies share what the lexer has found out so far about which
-    /// bytes can follow which: to find it out anew for every answer takes longer than a small model.
-    pub(crate) fn anew(&self) -> Self {
+    /// A copy for another answer, before its first token. Such copies share what the lexer has found out so far about
+    /// which bytes can follow which: to find it out anew for every answer takes longer than a small model.
+    fn sharing(&self) -> Self {
         Held { matcher: self.matcher.clone(), read: 0 }
+    }
+
+    /// A copy before its first token that shares nothing.
+    fn apart(&self) -> Self {
+        Held { matcher: self.matcher.deep_clone(), read: 0 }
     }
 
     /// Reads the beginning that the answer was given.
@@ -148,6 +153,35 @@ impl Held {
         let ids: Vec<u32> = begun.iter().flat_map(|piece| piece.ids.iter().copied()).collect();
         self.matcher.consume_tokens(&ids).map_err(|error| GrammarError::Begun(error.to_string()))?;
         Ok(self)
+    }
+}
+
+/// Controls for any number of answers in one language.
+pub(crate) struct Answers {
+    /// Has read nothing, and knows nothing.
+    first: Held,
+    /// What the answers since the last renewal share.
+    shared: Held,
+    /// Their number.
+    begun: usize,
+}
+
+impl Answers {
+    /// After so many answers what they share is forgotten: what a lexer finds out has no bound of its own.
+    const RENEWED: usize = 1024;
+
+    /// For answers that `first` would hold, which has read nothing.
+    pub(crate) fn of(first: Held) -> Self {
+        Answers { shared: first.apart(), first, begun: 0 }
+    }
+
+    /// The control of one more answer.
+    pub(crate) fn next(&mut self) -> Held {
+        if self.begun == Answers::RENEWED {
+            (self.shared, self.begun) = (self.first.apart(), 0);
+        }
+        self.begun += 1;
+        self.shared.sharing()
     }
 }
 

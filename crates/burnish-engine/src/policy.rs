@@ -11,7 +11,7 @@ use burnish_model::{Chat, Generated, Model};
 use burnish_tensor::Visibility;
 
 use crate::control::Control;
-use crate::grammar::{GrammarError, Grammars, Held};
+use crate::grammar::{Answers, GrammarError, Grammars};
 use crate::latent::{LatentIds, LatentSteps};
 use crate::{Denoiser, Ended, EngineError, Limits, Request, RequestId, Sampler, Stats};
 use crate::{contrast, thoughts};
@@ -32,7 +32,7 @@ pub struct LocalPolicy {
     /// Made with the first turn that is held to a grammar.
     grammars: Option<Grammars>,
     /// The languages of the last such turns.
-    held: VecDeque<Language>,
+    languages: VecDeque<Language>,
     /// What controls of thoughts have found out.
     known: thoughts::Known,
     asked: BTreeMap<RequestId, Asked>,
@@ -109,8 +109,8 @@ struct Language {
     grammar: Grammar,
     /// The tools, if it is theirs.
     tools: Option<Arc<Vec<ToolSpec>>>,
-    /// The control before the first token; `None` if any answer is in the language.
-    held: Option<Held>,
+    /// What holds answers to it; `None` if any answer is in the language.
+    answers: Option<Answers>,
 }
 
 /// A turn under way.
@@ -134,7 +134,7 @@ impl LocalPolicy {
             end_ids: chat.end_ids().into(),
             answering: None,
             grammars: None,
-            held: VecDeque::new(),
+            languages: VecDeque::new(),
             known: thoughts::Known::default(),
             asked: BTreeMap::new(),
             over: Vec::new(),
@@ -214,8 +214,8 @@ impl LocalPolicy {
         let failed = |error: GrammarError| PolicyError::Failed(format!("sampling.grammar: {error}"));
         let of_tools = matches!(grammar, Grammar::Tools);
         let tools = of_tools.then(|| Arc::clone(&turn.tools));
-        let known = self.held.iter().position(|known| known.grammar == *grammar && known.tools == tools);
-        let language = match known.and_then(|place| self.held.remove(place)) {
+        let known = self.languages.iter().position(|known| known.grammar == *grammar && known.tools == tools);
+        let mut language = match known.and_then(|place| self.languages.remove(place)) {
             Some(known) => known,
             None => {
                 let grammars = match &mut self.grammars {
@@ -228,12 +228,12 @@ impl LocalPolicy {
                 };
                 let offered = tools.as_ref().map(|tools| (tools.as_slice(), &self.chat.template));
                 let held = grammars.start(grammar, offered).map_err(failed)?;
-                Language { grammar: grammar.clone(), tools, held }
+                Language { grammar: grammar.clone(), tools, answers: held.map(Answers::of) }
             }
         };
-        let held = language.held.as_ref().map(Held::anew);
-        self.held.truncate(LANGUAGES_MAX - 1);
-        self.held.push_front(language);
+        let held = language.answers.as_mut().map(Answers::next);
+        self.languages.truncate(LANGUAGES_MAX - 1);
+        self.languages.push_front(language);
         // Other grammars are those of what is sampled; a call may have been begun.
         let held = match (held, of_tools) {
             (Some(held), true) => Some(held.begun(&turn.prefix).map_err(failed)?),

@@ -77,7 +77,7 @@ fn written(template: &ChatTemplate, said: &str, calls: &[(&str, serde_json::Valu
 
 /// Is a text in the language, read byte by byte?
 fn accepts(held: &Held, text: &str) -> bool {
-    let mut held = held.anew();
+    let mut held = held.sharing();
     let bytes: Vec<u32> = text.bytes().map(u32::from).collect();
     held.matcher.try_consume_tokens(&bytes).unwrap() == bytes.len() && held.matcher.is_accepting().unwrap()
 }
@@ -181,4 +181,25 @@ fn a_schema_that_can_not_be_demanded_names_its_tool() {
     assert_eq!(refused.to_string(), "the chat template writes no tool calls");
     let refused = of_tools(&self::template(MISTRAL), &tools()).unwrap_err();
     assert_eq!(refused, GrammarError::Calls(ShapeError::SpecialTokens("mistral")));
+}
+
+#[test]
+fn answers_share_nothing_that_changes_a_mask_and_are_renewed() {
+    let held = of_tools(&template(HERMES), &tools()).unwrap();
+    let text = "I go. <tool_call>\n{\"name\": \"go\", \"arguments\": {\"to\": \"left\", \"steps\": 3, \"why\": \"x\"}}";
+    let masks = |mut held: Held| -> Vec<SimpleVob> {
+        let bytes = text.bytes().map(u32::from);
+        let mut mask = |byte| {
+            let mask = held.matcher.compute_mask_or_eos().unwrap();
+            held.matcher.consume_token(byte).unwrap();
+            mask
+        };
+        bytes.map(&mut mask).collect()
+    };
+    let alone = masks(held.apart());
+    let mut answers = Answers::of(held);
+    assert!(alone == masks(answers.next()) && alone == masks(answers.next()));
+    (0..Answers::RENEWED).for_each(|_| drop(answers.next()));
+    assert_eq!(answers.begun, 2);
+    assert!(alone == masks(answers.next()));
 }
