@@ -68,7 +68,7 @@ fn specifications_of_real_functions_are_judged() {
     let trivial = "```python\ndef preconditions(*inputs):\n    assert True\n\ndef postconditions(*inputs):\n    assert True\n```";
     let (url, _) = serve(move |_, _| said(trivial));
     // HumanEval's own file lies beside the others.
-    let folder = scratch.path("codespec");
+    let folder = scratch.path("functions");
     std::fs::create_dir(&folder).unwrap();
     for from in [&plus, &own] {
         for file in std::fs::read_dir(from).unwrap() {
@@ -77,7 +77,17 @@ fn specifications_of_real_functions_are_judged() {
         }
     }
     let ask = [
-        "eval", "codespec", "--data", "codespec", "--policy", &url, "--model", "m", "--limit", "4", "--json",
+        "eval",
+        "codespec",
+        "--data",
+        "functions",
+        "--policy",
+        &url,
+        "--model",
+        "m",
+        "--limit",
+        "4",
+        "--json",
     ];
     let output = scratch.command(&ask).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
