@@ -24,6 +24,18 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
+/// What a command prints that runs programs; `None` where they can't be kept apart.
+fn judged(scratch: &Scratch, arguments: &[&str]) -> Option<Value> {
+    let output = scratch.command(arguments).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    if error.contains("be kept apart here") {
+        println!("skipped: programs can't be kept apart here");
+        return None;
+    }
+    assert!(output.status.success(), "{error}");
+    Some(parsed(&String::from_utf8(output.stdout).unwrap()))
+}
+
 #[test]
 fn tau2_has_its_known_floor() {
     let Some(data) = data("tau2_bench") else { return };
@@ -89,14 +101,7 @@ fn specifications_of_real_functions_are_judged() {
         "4",
         "--json",
     ];
-    let output = scratch.command(&ask).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    if error.contains("be kept apart here") {
-        println!("skipped: programs can't be kept apart here");
-        return;
-    }
-    assert!(output.status.success(), "{error}");
-    let found = parsed(&String::from_utf8(output.stdout).unwrap());
+    let Some(found) = judged(&scratch, &ask) else { return };
     assert_eq!((&found["tasks"], &found["success"]["mean"]), (&4.into(), &0.0.into()), "{found}");
     assert_eq!((&found["rewards"]["correct"], &found["rewards"]["complete"]), (&1.0.into(), &0.0.into()));
 }
@@ -106,14 +111,7 @@ fn specifications_in_small_repositories_need_no_data() {
     let scratch = Scratch::new();
     let (url, _) = serve(move |_, _| said("I can't say."));
     let ask = ["eval", "codespec-repo", "--policy", &url, "--model", "m", "--json"];
-    let output = scratch.command(&ask).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    if error.contains("be kept apart here") {
-        println!("skipped: programs can't be kept apart here");
-        return;
-    }
-    assert!(output.status.success(), "{error}");
-    let found = parsed(&String::from_utf8(output.stdout).unwrap());
+    let Some(found) = judged(&scratch, &ask) else { return };
     assert_eq!((&found["tasks"], &found["success"]["mean"]), (&5.into(), &0.0.into()), "{found}");
     let ask = ["eval", "codespec-repo", "--data", ".", "--policy", &url, "--model", "m"];
     let error = String::from_utf8(scratch.command(&ask).output().unwrap().stderr).unwrap();
