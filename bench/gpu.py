@@ -29,6 +29,7 @@ parser.add_argument("--device", default="cuda:0")
 parser.add_argument("--binaries", type=Path, default=Path("target/release"))
 parser.add_argument("--cache", type=Path, default=Path("target/bench"))
 parser.add_argument("--out", type=Path)
+parser.add_argument("--units", type=int, default=8, help="most units of a stage that are counted")
 parser.add_argument("--list", action="store_true")
 args = parser.parse_args()
 
@@ -56,7 +57,7 @@ def model():
     return directory
 
 
-def units(command, warm=2, most=8):
+def units(command, warm=2):
     """Units of a worker until the stage's time is used up; those after the warm-up."""
     start = time.monotonic()
     worker = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -65,7 +66,7 @@ def units(command, warm=2, most=8):
         if not ready["ready"]:
             raise RuntimeError(f"{command[0]} did not start")
         done = []
-        for _ in range(warm + most):
+        for _ in range(warm + args.units):
             longest = max([0.0] + [unit["seconds"] for unit in done])
             if len(done) > warm and time.monotonic() - start + longest > 0.8 * LIMIT:
                 break
@@ -101,8 +102,7 @@ def measured_rate():
     """The rate in bf16, measured once: shares of different stages are of the same number."""
     path = args.cache / "gpu-rate.json"
     if not path.exists():
-        code = "import sys; sys.argv[1:] = ['rate', '--cache', %r]; exec(open(%r).read())" % (str(args.cache), __file__)
-        run([sys.executable, "-c", code])
+        run([sys.executable, __file__, "rate", "--cache", args.cache])
     return json.loads(path.read_text())["bf16"]
 
 

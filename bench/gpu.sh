@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Ours on an NVIDIA GPU, beside the CPU and beside PyTorch on the same card: one JSON line a row.
 #
-#   bench/gpu.sh PYTHON [--device cuda:0] [--out FILE] [STAGE ...]    all stages if none is given
+#   bench/gpu.sh PYTHON [--device cuda:0] [--out FILE] [--units N] [STAGE ...]    all stages if none is given
 #   bench/gpu.sh --list                                               the stages; each takes less than eight minutes
 #
 # Needs the binaries burnish and burnish-bench, built by

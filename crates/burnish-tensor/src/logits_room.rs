@@ -17,8 +17,9 @@ const ROWS_MIN: usize = 64;
 impl LogitsRoom {
     /// On the CPU: chunks of 32 MiB, at most 64 MiB kept.
     pub const CPU: Self = LogitsRoom { chunk: 1 << 23, rows_max: 512, kept_max: 1 << 24 };
-    /// On a GPU: 256 MiB of either.
-    pub const GPU: Self = LogitsRoom { chunk: 1 << 26, rows_max: 4096, kept_max: 1 << 26 };
+    /// On a GPU: 1 GiB of either. Every chunk adds to the whole gradient of the head's weight, which takes as long as
+    /// the product itself where a chunk is 400 rows.
+    pub const GPU: Self = LogitsRoom { chunk: 1 << 28, rows_max: 4096, kept_max: 1 << 28 };
 
     /// Rows whose logits are computed together.
     #[must_use]

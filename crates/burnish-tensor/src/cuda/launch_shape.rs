@@ -41,11 +41,6 @@ impl LaunchShape {
         LaunchShape::blocks(rows, 1, cols.next_multiple_of(32).clamp(32, 256))
     }
 
-    /// One thread for each of `n`, 256 per block.
-    pub(crate) fn threads(n: usize) -> LaunchShape {
-        LaunchShape::blocks(n.div_ceil(256), 1, 256)
-    }
-
     pub(crate) fn with_shared(self, bytes: usize) -> LaunchShape {
         LaunchShape { shared_bytes: bytes as u32, ..self }
     }
@@ -71,9 +66,9 @@ impl Parts {
     }
 }
 
-/// Threads that share a group of a norm: a warp for short groups, the whole block for long ones.
+/// Threads that share a group of a norm: a warp, which needs no barrier, or the whole block for long groups.
 pub(crate) fn norm_lanes(width: usize) -> usize {
-    if width <= 256 { 32 } else { 256 }
+    if width <= 2048 { 32 } else { 256 }
 }
 
 #[cfg(test)]

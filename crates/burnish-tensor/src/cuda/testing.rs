@@ -21,6 +21,12 @@ pub(crate) const ATTENTION: [(usize, usize); 5] = [(6, 16), (20, 32), (32, 64), 
 pub(crate) const ATTENTION_MMA: [(usize, MmaTiles); 3] =
     [(16, MMA_TILES[0]), (48, MMA_TILES[0]), (48, MMA_TILES[1])];
 
+/// [`ATTENTION_MMA`], and on a real card also the heads of large models, which take the emulation too long.
+pub(crate) fn attention_mma() -> Vec<(usize, MmaTiles)> {
+    let large = [(64, MMA_TILES[0]), (128, MMA_TILES[0]), (128, MMA_TILES[1])];
+    ATTENTION_MMA.into_iter().chain(large.into_iter().filter(|_| is_real())).collect()
+}
+
 /// How values are kept, and the tolerance for the results of an operation.
 pub(crate) const PRECISIONS: [(Precision, f64); 2] = [(Precision::F32, 1e-6), (Precision::Bf16, 1.0 / 256.0)];
 

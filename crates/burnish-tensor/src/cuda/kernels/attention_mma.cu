@@ -2,7 +2,7 @@
 // 128, on cards of compute capability 8.0 and above.
 //
 // A block works on a tile of ROWS rows, 16 per warp, and walks over tiles of COLUMNS columns; the next tile is copied
-// while one is worked on. The host chooses both (multiples of 16) by the shared memory that the card has. Two results of a product side by side, rounded, are the left operand of
+// while one is worked on. The host chooses both (multiples of 16 and of 32) by the shared memory that the card has. Two results of a product side by side, rounded, are the left operand of
 // the next one (Dao 2023, arXiv:2307.08691). Fragments and instructions: mma.cuh, which comes before this file.
 
 #define THREADS (2 * ROWS)
@@ -25,15 +25,18 @@ __device__ __forceinline__ void copy_tile(bf16* to, const bf16* from, int first,
 #define RIGHT_ROW(lane) ((lane) % 8 + (lane) / 16 * 8)
 #define RIGHT_COLUMN(lane) ((lane) / 8 % 2 * 8)
 
-// results (16 by 16) += a · (16 rows of `tile`)ᵀ, over the columns of a head; `a` in fragments.
-__device__ __forceinline__ void multiply_rows(float results[2][4], const u32 a[STEPS][4], const bf16* tile, int lane) {
-    const bf16* row = tile + RIGHT_ROW(lane) * STRIDE + RIGHT_COLUMN(lane);
+// scores (16 by 16 BLOCKS) += a · (16 BLOCKS rows of `tile`)ᵀ over 16 columns of a head; `a` in fragments. The products of
+// a step don't wait for each other, so steps are taken one after the other and not blocks.
+template <int BLOCKS>
+__device__ __forceinline__ void multiply_rows(float scores[2 * BLOCKS][4], const u32 a[4], const bf16* tile, int step,
+                                              int lane) {
+    const bf16* row = tile + RIGHT_ROW(lane) * STRIDE + RIGHT_COLUMN(lane) + 16 * step;
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
+    for (int n = 0; n < BLOCKS; ++n) {
         u32 b[4];
-        load_matrices(b, row + 16 * step);
-        multiply_add(results[0], a[step], b[0], b[1]);
-        multiply_add(results[1], a[step], b[2], b[3]);
+        load_matrices(b, row + 16 * n * STRIDE);
+        multiply_add(scores[2 * n], a, b[0], b[1]);
+        multiply_add(scores[2 * n + 1], a, b[2], b[3]);
     }
 }
 
@@ -49,10 +52,13 @@ __device__ __forceinline__ void multiply_columns(float sums[2 * STEPS][4], const
     }
 }
 
-__device__ __forceinline__ void load_left(u32 a[STEPS][4], const bf16* tile, int lane) {
+__device__ __forceinline__ void load_left(u32 a[4], const bf16* tile, int step, int lane) {
+    load_matrices(a, tile + LEFT_ROW(lane) * STRIDE + LEFT_COLUMN(lane) + 16 * step);
+}
+
+__device__ __forceinline__ void load_lefts(u32 a[STEPS][4], const bf16* tile, int lane) {
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step)
-        load_matrices(a[step], tile + LEFT_ROW(lane) * STRIDE + LEFT_COLUMN(lane) + 16 * step);
+    for (int step = 0; step < STEPS; ++step) load_left(a[step], tile, step, lane);
 }
 
 // Two neighbouring results as a left operand.
@@ -135,7 +141,8 @@ KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q
     copy_tile(keys, k, walk.start, walk.count(), kv_width, COLUMNS);
     copy_tile(values, v, walk.start, walk.count(), kv_width, COLUMNS);
     commit_copies();
-    float max[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, sum[2] = {0.0f, 0.0f};
+    // `max` is that of raw scores; `unit` makes them powers of two.
+    float max[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, sum[2] = {0.0f, 0.0f}, unit = scale * LOG2_E;
     float sums[2 * STEPS][4];
     CLEAR(sums, 2 * STEPS)
     u32 left[STEPS][4];
@@ -150,37 +157,41 @@ KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q
         commit_copies();
         wait_for_copies_but_latest();
         __syncthreads();
-        if (tile == 0) load_left(left, queries + warp * 16 * STRIDE, lane);
+        if (tile == 0) load_lefts(left, queries + warp * 16 * STRIDE, lane);
         const bf16* tile_keys = keys + tile % 2 * COLUMNS * STRIDE;
         const bf16* tile_values = values + tile % 2 * COLUMNS * STRIDE;
         float scores[COLUMNS / 8][4];
         CLEAR(scores, COLUMNS / 8)
 #pragma unroll
-        for (int n = 0; n < COLUMNS / 16; ++n)
-            multiply_rows(scores + 2 * n, left, tile_keys + 16 * n * STRIDE, lane);
+        for (int step = 0; step < STEPS; ++step)
+            multiply_rows<COLUMNS / 16>(scores, left[step], tile_keys, step, lane);
+        // Does this warp see all of the tile?
+        bool is_whole = walk.count() == COLUMNS && (!walk.causal || walk.start + COLUMNS <= row + warp * 16 + 1);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             int at = row + warp * 16 + lane / 4 + 8 * half;
-            int last = walk.causal ? min(walk.count() - 1, at - walk.start) : walk.count() - 1;
+            if (!is_whole) {
+                int last = walk.causal ? min(walk.count() - 1, at - walk.start) : walk.count() - 1;
+#pragma unroll
+                for (int n = 0; n < COLUMNS / 8; ++n)
+#pragma unroll
+                    for (int e = 0; e < 2; ++e)
+                        if (8 * n + lane % 4 * 2 + e > last) scores[n][2 * half + e] = NEGATIVE_INFINITY;
+            }
             float largest = max[half];
 #pragma unroll
             for (int n = 0; n < COLUMNS / 8; ++n)
-#pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    float& score = scores[n][2 * half + e];
-                    score = 8 * n + lane % 4 * 2 + e <= last ? score * (scale * LOG2_E) : NEGATIVE_INFINITY;
-                    largest = fmaxf(largest, score);
-                }
+                largest = fmaxf(largest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
             largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 1));
             largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 2));
-            float factor = exp2f(max[half] - largest), tile_sum = 0.0f;
+            float factor = power_of_two((max[half] - largest) * unit), tile_sum = 0.0f;
             max[half] = largest;
 #pragma unroll
             for (int n = 0; n < COLUMNS / 8; ++n)
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
                     float& score = scores[n][2 * half + e];
-                    score = exp2f(score - largest);
+                    score = power_of_two(fmaf(score, unit, -largest * unit));
                     tile_sum += score;
                 }
             sum[half] = fmaf(sum[half], factor, tile_sum); // of this lane's columns
@@ -210,7 +221,7 @@ KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q
             sums[n][2 * half + 1] *= inverse;
         }
         int at = warp * 16 + lane / 4 + 8 * half;
-        if (lane % 4 == 0 && at < rows) log_sums[(i64)(row + at) * heads + head] = max[half] + log2f(sum[half]);
+        if (lane % 4 == 0 && at < rows) log_sums[(i64)(row + at) * heads + head] = fmaf(max[half], unit, log2f(sum[half]));
     }
     store_sums(out + head * HEAD_DIM, sums, row, rows, width, warp, lane);
 }
@@ -255,31 +266,39 @@ KERNEL(THREADS, attention_mma_backward_queries, bf16* d_q, const bf16* q, const 
         wait_for_copies_but_latest();
         __syncthreads();
         if (tile == 0) {
-            load_left(left, queries + warp * 16 * STRIDE, lane);
-            load_left(d_left, d_outs + warp * 16 * STRIDE, lane);
+            load_lefts(left, queries + warp * 16 * STRIDE, lane);
+            load_lefts(d_left, d_outs + warp * 16 * STRIDE, lane);
         }
         const bf16* tile_keys = keys + tile % 2 * COLUMNS * STRIDE;
         const bf16* tile_values = values + tile % 2 * COLUMNS * STRIDE;
-        for (int column = 0; column < COLUMNS; column += 16) {
-            float p[2][4], d_s[2][4];
-            CLEAR(p, 2)
-            CLEAR(d_s, 2)
-            multiply_rows(p, left, tile_keys + column * STRIDE, lane);
-            multiply_rows(d_s, d_left, tile_values + column * STRIDE, lane);
+        // Does this warp see all of the tile?
+        bool is_whole = walk.count() == COLUMNS && (!walk.causal || walk.start + COLUMNS <= row + warp * 16 + 1);
+        for (int column = 0; column < COLUMNS; column += 32) {
+            float p[4][4], d_s[4][4];
+            CLEAR(p, 4)
+            CLEAR(d_s, 4)
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step) {
+                multiply_rows<2>(p, left[step], tile_keys + column * STRIDE, step, lane);
+                multiply_rows<2>(d_s, d_left[step], tile_values + column * STRIDE, step, lane);
+            }
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 int half = i / 2, at = row + warp * 16 + lane / 4 + 8 * half;
                 int last = walk.causal ? min(walk.count() - 1, at - walk.start) : walk.count() - 1;
 #pragma unroll
-                for (int n = 0; n < 2; ++n) {
-                    float weight = exp2f(fmaf(p[n][i], scale * LOG2_E, -log_sum[half]));
-                    bool seen = column + 8 * n + lane % 4 * 2 + i % 2 <= last;
+                for (int n = 0; n < 4; ++n) {
+                    float weight = power_of_two(fmaf(p[n][i], scale * LOG2_E, -log_sum[half]));
+                    bool seen = is_whole || column + 8 * n + lane % 4 * 2 + i % 2 <= last;
                     d_s[n][i] = seen ? weight * (d_s[n][i] - row_sum[half]) * scale : 0.0f;
                 }
             }
-            u32 weights[4];
-            as_left(weights, d_s[0], d_s[1]);
-            multiply_columns(sums, weights, tile_keys + column * STRIDE, lane);
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+                u32 weights[4];
+                as_left(weights, d_s[2 * n], d_s[2 * n + 1]);
+                multiply_columns(sums, weights, tile_keys + (column + 16 * n) * STRIDE, lane);
+            }
         }
         __syncthreads();
         walk = next;
@@ -327,31 +346,43 @@ KERNEL(THREADS, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q
         __syncthreads();
         const bf16* tile_queries = queries + tile % 2 * COLUMNS * STRIDE;
         const bf16* tile_d_outs = d_outs + tile % 2 * COLUMNS * STRIDE;
-        for (int column = 0; column < COLUMNS; column += 16) {
-            float p[2][4], d_s[2][4];
-            CLEAR(p, 2)
-            CLEAR(d_s, 2)
-            u32 left[STEPS][4]; // of the keys, then of the values
-            load_left(left, keys + warp * 16 * STRIDE, lane);
-            multiply_rows(p, left, tile_queries + column * STRIDE, lane);
-            load_left(left, values + warp * 16 * STRIDE, lane);
-            multiply_rows(d_s, left, tile_d_outs + column * STRIDE, lane);
+        // Does all of the tile see this warp's keys?
+        bool is_whole = walk.count() == COLUMNS && (!walk.causal || row + warp * 16 + 15 <= walk.start);
+        for (int column = 0; column < COLUMNS; column += 32) {
+            float p[4][4], d_s[4][4];
+            CLEAR(p, 4)
+            CLEAR(d_s, 4)
 #pragma unroll
-            for (int n = 0; n < 2; ++n)
+            for (int step = 0; step < STEPS; ++step) {
+                u32 left[4];
+                load_left(left, keys + warp * 16 * STRIDE, step, lane);
+                multiply_rows<2>(p, left, tile_queries + column * STRIDE, step, lane);
+                load_left(left, values + warp * 16 * STRIDE, step, lane);
+                multiply_rows<2>(d_s, left, tile_d_outs + column * STRIDE, step, lane);
+            }
 #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    int key = row + warp * 16 + lane / 4 + i / 2 * 8;
-                    int query = column + 8 * n + lane % 4 * 2 + i % 2;
-                    bool seen = query < walk.count() && (!walk.causal || key <= walk.start + query);
-                    float weight = exp2f(fmaf(p[n][i], scale * LOG2_E, -numbers[query]));
-                    p[n][i] = seen ? weight : 0.0f;
-                    d_s[n][i] = p[n][i] * (d_s[n][i] - numbers[COLUMNS + query]) * scale;
+            for (int n = 0; n < 4; ++n)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    int query = column + 8 * n + lane % 4 * 2 + e;
+                    float log_sum = numbers[query], row_sum = numbers[COLUMNS + query];
+#pragma unroll
+                    for (int half = 0; half < 2; ++half) {
+                        int key = row + warp * 16 + lane / 4 + half * 8, i = 2 * half + e;
+                        bool seen = is_whole || (query < walk.count() && (!walk.causal || key <= walk.start + query));
+                        float weight = power_of_two(fmaf(p[n][i], scale * LOG2_E, -log_sum));
+                        p[n][i] = seen ? weight : 0.0f;
+                        d_s[n][i] = p[n][i] * (d_s[n][i] - row_sum) * scale;
+                    }
                 }
-            u32 weights[4];
-            as_left(weights, p[0], p[1]);
-            multiply_columns(value_sums, weights, tile_d_outs + column * STRIDE, lane);
-            as_left(weights, d_s[0], d_s[1]);
-            multiply_columns(key_sums, weights, tile_queries + column * STRIDE, lane);
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+                u32 weights[4];
+                as_left(weights, p[2 * n], p[2 * n + 1]);
+                multiply_columns(value_sums, weights, tile_d_outs + (column + 16 * n) * STRIDE, lane);
+                as_left(weights, d_s[2 * n], d_s[2 * n + 1]);
+                multiply_columns(key_sums, weights, tile_queries + (column + 16 * n) * STRIDE, lane);
+            }
         }
         __syncthreads();
         walk = next;

@@ -19,6 +19,7 @@ extern __shared__ float4 dynamic_shared[];
 
 #define FULL_WARP 0xffffffffu
 #define NEGATIVE_INFINITY __int_as_float((int)0xff800000)
+#define LOWEST -3.402823466e38f // of finite numbers
 #define LOG2_E 1.44269504088896340736f
 #define EXCLUDED_LOGIT -1e20f // of an id that is not in the vocabulary: its exponential is 0 at any temperature
 
@@ -26,9 +27,15 @@ __device__ __forceinline__ float bf16_to_float(bf16 x) { return __uint_as_float(
 
 // To nearest even; NaN stays NaN.
 __device__ __forceinline__ bf16 float_to_bf16(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    bf16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+#else
     u32 bits = __float_as_uint(x);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return (bf16)((bits >> 16) | 0x40u);
     return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+#endif
 }
 
 // Arithmetic is in f32, whatever type a kernel reads and writes.
@@ -73,3 +80,34 @@ __device__ __forceinline__ float block_max(float x, float* shared) {
 // Where a thread starts in, and how far it steps through, a range that the whole grid shares.
 #define GRID_FIRST ((i64)blockIdx.x * blockDim.x + threadIdx.x)
 #define GRID_STEP ((i64)gridDim.x * blockDim.x)
+
+// Four neighbouring elements at a time, with a single access if their addresses allow it.
+template <typename T>
+struct alignas(4 * sizeof(T)) Four {
+    T x[4];
+};
+
+// Elements `first..first + 4` of `n`; zeros beyond.
+template <typename T>
+__device__ __forceinline__ void load_four(float x[4], const T* from, i64 first, i64 n) {
+    from += first;
+    if (first + 4 <= n && (u64)from % sizeof(Four<T>) == 0) {
+        Four<T> all = *(const Four<T>*)from;
+        for (int i = 0; i < 4; ++i) x[i] = widen(all.x[i]);
+    } else {
+        for (int i = 0; i < 4; ++i) x[i] = first + i < n ? widen(from[i]) : 0.0f;
+    }
+}
+
+template <typename T>
+__device__ __forceinline__ void store_four(T* to, const float x[4], i64 first, i64 n) {
+    to += first;
+    if (first + 4 <= n && (u64)to % sizeof(Four<T>) == 0) {
+        Four<T> all;
+        for (int i = 0; i < 4; ++i) narrow(&all.x[i], x[i]);
+        *(Four<T>*)to = all;
+    } else {
+        for (int i = 0; i < 4; ++i)
+            if (first + i < n) narrow(to + i, x[i]);
+    }
+}

@@ -52,76 +52,236 @@ KERNEL(256, read_pages_bf16, bf16* k, bf16* v, const bf16* cache, const int* slo
     read_row(k, v, cache, slots, page_len, width);
 }
 
-// One block per task and key/value head. A task is up to SPLIT_PAGES entries of `pages` (page, rows used) that
-// query row `tasks[3 i]` sees: `tasks[3 i + 2]` entries from `tasks[3 i + 1]`. The split of a row's pages does not
-// depend on other rows. Writes unnormalised outputs `[tasks, heads, head_dim]`, and the largest scaled score and the
-// sum of exponentials `[tasks, heads, 2]`. Scores are in units of ln 2.
+// Neighbouring elements that a lane reads with one access, or with two for 32 bytes.
+template <int PER, typename T>
+struct alignas(PER * sizeof(T) < 16 ? PER * sizeof(T) : 16) Chunk {
+    T x[PER];
+};
+
+template <int PER, typename T>
+__device__ __forceinline__ void load_chunk(float x[PER], const T* from) {
+    Chunk<PER, T> all = *(const Chunk<PER, T>*)from;
+#pragma unroll
+    for (int e = 0; e < PER; ++e) x[e] = widen(all.x[e]);
+}
+
+#define ATTEND_WARPS 4
+#define IN_FLIGHT 4 // rows that a lane reads before it computes with them
+
+// A task's rows, as a warp walks over them: `lanes` lanes share a row, a chunk each, so that a warp has `32 / lanes` rows
+// at once and takes IN_FLIGHT times that many in a step. Slot `i` is row `i % PAGE_ROWS` of the task's page
+// `i / PAGE_ROWS`.
 template <typename T>
-__device__ __forceinline__ void attend(float* outs, float* sums, const T* q, const T* cache, const int* tasks,
-                                       const int* pages, i64 page_len, int heads, int kv_heads, int head_dim,
-                                       float scale) {
-    int group = heads / kv_heads, kv_head = blockIdx.y, width = kv_heads * head_dim;
-    float* weights = DYNAMIC_SHARED;               // [group, SPLIT_ROWS]
-    float* queries = weights + group * SPLIT_ROWS; // [group, head_dim]
-    const int* task = tasks + (i64)blockIdx.x * 3;
-    const int* entries = pages + (i64)task[1] * 2;
-    int count = task[2], warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    q += ((i64)task[0] * heads + (i64)kv_head * group) * head_dim;
-    for (int i = threadIdx.x; i < group * head_dim; i += blockDim.x) queries[i] = widen(q[i]) * scale;
-    __syncthreads();
-    const T* head = cache + kv_head * head_dim;
-    for (int slot = warp; slot < count * PAGE_ROWS; slot += 4) {
-        int entry = slot / PAGE_ROWS, row = slot % PAGE_ROWS;
-        bool used = row < entries[2 * entry + 1];
-        const T* k = head + entries[2 * entry] * page_len + (i64)row * width;
-        for (int g = 0; g < group; ++g) {
-            float sum = 0.0f;
-            if (used)
-                for (int d = lane; d < head_dim; d += 32) sum = fmaf(queries[g * head_dim + d], widen(k[d]), sum);
-            sum = warp_sum(sum);
-            if (lane == 0) weights[g * SPLIT_ROWS + slot] = used ? sum : NEGATIVE_INFINITY;
+struct SeenRows {
+    const T* pages; // from the first column on
+    const int* entries;
+    i64 page_len;
+    int slots, width, lanes;
+
+    __device__ __forceinline__ int step() const { return 32 / lanes * IN_FLIGHT; }
+    __device__ __forceinline__ int slot(int first, int i) const {
+        return first + i * (32 / lanes) + threadIdx.x % 32 / lanes;
+    }
+    // The row in this slot, or null if the query sees none there.
+    __device__ __forceinline__ const T* row(int slot) const {
+        if (slot >= slots) return nullptr;
+        const int* entry = entries + slot / PAGE_ROWS * 2;
+        int row = slot % PAGE_ROWS;
+        return row < entry[1] ? pages + entry[0] * page_len + (i64)row * width : nullptr;
+    }
+};
+
+template <int PER, typename T>
+__device__ __forceinline__ void load_rows(float x[IN_FLIGHT][PER], const T* const rows[IN_FLIGHT], int column) {
+#pragma unroll
+    for (int i = 0; i < IN_FLIGHT; ++i) {
+        if (rows[i]) {
+            load_chunk<PER>(x[i], rows[i] + column);
+        } else {
+#pragma unroll
+            for (int e = 0; e < PER; ++e) x[i][e] = 0.0f; // what lies there may be NaN
         }
     }
-    __syncthreads();
-    for (int g = warp; g < group; g += 4) {
+}
+
+// Scores of `heads` (at most GROUP) queries `[heads, head_dim]` with all rows, to `weights [heads, SPLIT_ROWS]`.
+template <int PER, int GROUP, typename T>
+__device__ __forceinline__ void score_seen(float* weights, const float* queries, const SeenRows<T>& keys, int heads,
+                                           int head_dim) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % keys.lanes, chunks = head_dim / PER;
+    for (int first = warp * keys.step(); first < keys.slots; first += ATTEND_WARPS * keys.step()) {
+        const T* rows[IN_FLIGHT];
+        float scores[GROUP][IN_FLIGHT];
+#pragma unroll
+        for (int i = 0; i < IN_FLIGHT; ++i) {
+            rows[i] = keys.row(keys.slot(first, i));
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) scores[g][i] = 0.0f;
+        }
+        for (int c = lane; c < chunks; c += keys.lanes) {
+            float x[IN_FLIGHT][PER];
+            load_rows<PER>(x, rows, c * PER);
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                if (g >= heads) continue;
+                float q[PER];
+                load_chunk<PER>(q, queries + g * head_dim + c * PER);
+#pragma unroll
+                for (int i = 0; i < IN_FLIGHT; ++i)
+#pragma unroll
+                    for (int e = 0; e < PER; ++e) scores[g][i] = fmaf(q[e], x[i][e], scores[g][i]);
+            }
+        }
+#pragma unroll
+        for (int g = 0; g < GROUP; ++g) {
+            if (g >= heads) continue;
+#pragma unroll
+            for (int i = 0; i < IN_FLIGHT; ++i) {
+                float score = scores[g][i];
+                for (int offset = keys.lanes / 2; offset > 0; offset /= 2)
+                    score += __shfl_xor_sync(FULL_WARP, score, offset);
+                int slot = keys.slot(first, i);
+                if (lane == 0 && slot < keys.slots)
+                    weights[g * SPLIT_ROWS + slot] = rows[i] ? score : NEGATIVE_INFINITY;
+            }
+        }
+    }
+}
+
+// Scores become exponentials: `sums [heads, 2]` gets each head's largest score and the sum.
+__device__ __forceinline__ void exponentiate(float* weights, float* sums, int heads, int slots) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (int g = warp; g < heads; g += ATTEND_WARPS) {
         float* w = weights + g * SPLIT_ROWS;
         float max = NEGATIVE_INFINITY, sum = 0.0f;
-        for (int slot = lane; slot < count * PAGE_ROWS; slot += 32) max = fmaxf(max, w[slot]);
+        for (int slot = lane; slot < slots; slot += 32) max = fmaxf(max, w[slot]);
         max = warp_max(max);
-        for (int slot = lane; slot < count * PAGE_ROWS; slot += 32) {
+        for (int slot = lane; slot < slots; slot += 32) {
             w[slot] = exp2f(w[slot] - max);
             sum += w[slot];
         }
         sum = warp_sum(sum);
         if (lane == 0) {
-            float* to = sums + ((i64)blockIdx.x * heads + kv_head * group + g) * 2;
-            to[0] = max;
-            to[1] = sum;
+            sums[2 * g] = max;
+            sums[2 * g + 1] = sum;
         }
-    }
-    __syncthreads();
-    float* out = outs + ((i64)blockIdx.x * heads + (i64)kv_head * group) * head_dim;
-    for (int i = threadIdx.x; i < group * head_dim; i += blockDim.x) {
-        int g = i / head_dim, d = i % head_dim;
-        float sum = 0.0f;
-        for (int entry = 0; entry < count; ++entry) {
-            const T* v = head + entries[2 * entry] * page_len + (i64)PAGE_ROWS * width + d;
-            const float* w = weights + g * SPLIT_ROWS + entry * PAGE_ROWS;
-            int rows = entries[2 * entry + 1];
-            for (int row = 0; row < rows; ++row) sum = fmaf(w[row], widen(v[(i64)row * width]), sum);
-        }
-        out[i] = sum;
     }
 }
 
-KERNEL(128, decode_partial_f32, float* outs, float* sums, const float* q, const float* cache, const int* tasks,
-       const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+// Each warp's share of the sums of weighted rows: `parts [ATTEND_WARPS, heads, head_dim]`.
+template <int PER, int GROUP, typename T>
+__device__ __forceinline__ void weigh_seen(float* parts, const float* weights, const SeenRows<T>& values, int heads,
+                                           int head_dim) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, chunks = head_dim / PER;
+    for (int chunk = 0; chunk < chunks; chunk += values.lanes) {
+        int c = chunk + lane % values.lanes;
+        float sums[GROUP][PER];
+#pragma unroll
+        for (int g = 0; g < GROUP; ++g)
+#pragma unroll
+            for (int e = 0; e < PER; ++e) sums[g][e] = 0.0f;
+        for (int first = warp * values.step(); first < values.slots; first += ATTEND_WARPS * values.step()) {
+            const T* rows[IN_FLIGHT];
+#pragma unroll
+            for (int i = 0; i < IN_FLIGHT; ++i) rows[i] = c < chunks ? values.row(values.slot(first, i)) : nullptr;
+            float x[IN_FLIGHT][PER];
+            load_rows<PER>(x, rows, c * PER);
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                if (g >= heads) continue;
+#pragma unroll
+                for (int i = 0; i < IN_FLIGHT; ++i) {
+                    float weight = rows[i] ? weights[g * SPLIT_ROWS + values.slot(first, i)] : 0.0f;
+#pragma unroll
+                    for (int e = 0; e < PER; ++e) sums[g][e] = fmaf(weight, x[i][e], sums[g][e]);
+                }
+            }
+        }
+#pragma unroll
+        for (int g = 0; g < GROUP; ++g) {
+            if (g >= heads) continue;
+#pragma unroll
+            for (int e = 0; e < PER; ++e) {
+                float sum = sums[g][e];
+                for (int offset = values.lanes; offset < 32; offset *= 2) sum += __shfl_xor_sync(FULL_WARP, sum, offset);
+                if (lane < values.lanes && c < chunks) parts[(warp * heads + g) * head_dim + c * PER + e] = sum;
+            }
+        }
+    }
 }
 
-KERNEL(128, decode_partial_bf16, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
+// One block per task and key/value head. A task is up to SPLIT_PAGES entries of `pages` (page, rows used) that
+// query row `tasks[3 i]` sees: `tasks[3 i + 2]` entries from `tasks[3 i + 1]`. The split of a row's pages does not
+// depend on other rows. Writes unnormalised outputs `[tasks, heads, head_dim]`, and the largest scaled score and the
+// sum of exponentials `[tasks, heads, 2]`. Scores are in units of ln 2. PER divides `head_dim`; GROUP heads are taken at
+// a time.
+template <int PER, int GROUP, typename T>
+__device__ __forceinline__ void attend(float* outs, float* sums, const T* q, const T* cache, const int* tasks,
+                                       const int* pages, i64 page_len, int heads, int kv_heads, int head_dim,
+                                       float scale) {
+    int group = heads / kv_heads, kv_head = blockIdx.y, width = kv_heads * head_dim, chunks = head_dim / PER;
+    float* weights = DYNAMIC_SHARED;               // [GROUP, SPLIT_ROWS]
+    float* queries = weights + GROUP * SPLIT_ROWS; // [GROUP, head_dim]
+    float* parts = queries + GROUP * head_dim;     // [ATTEND_WARPS, GROUP, head_dim]
+    const int* task = tasks + (i64)blockIdx.x * 3;
+    SeenRows<T> keys;
+    keys.pages = cache + kv_head * head_dim;
+    keys.entries = pages + (i64)task[1] * 2;
+    keys.page_len = page_len;
+    keys.slots = task[2] * PAGE_ROWS;
+    keys.width = width;
+    keys.lanes = 32;
+    while (keys.lanes / 2 >= chunks) keys.lanes /= 2;
+    SeenRows<T> values = keys;
+    values.pages += (i64)PAGE_ROWS * width;
+    for (int first = 0; first < group; first += GROUP) {
+        int own = min(GROUP, group - first), head = kv_head * group + first;
+        const T* of = q + ((i64)task[0] * heads + head) * head_dim;
+        for (int i = threadIdx.x; i < own * head_dim; i += blockDim.x) queries[i] = widen(of[i]) * scale;
+        __syncthreads();
+        score_seen<PER, GROUP>(weights, queries, keys, own, head_dim);
+        __syncthreads();
+        exponentiate(weights, sums + ((i64)blockIdx.x * heads + head) * 2, own, keys.slots);
+        __syncthreads();
+        weigh_seen<PER, GROUP>(parts, weights, values, own, head_dim);
+        __syncthreads();
+        float* out = outs + ((i64)blockIdx.x * heads + head) * head_dim;
+        for (int i = threadIdx.x; i < own * head_dim; i += blockDim.x) {
+            float sum = 0.0f;
+            for (int warp = 0; warp < ATTEND_WARPS; ++warp) sum += parts[warp * own * head_dim + i];
+            out[i] = sum;
+        }
+        // The next round writes queries and weights only, which nobody reads any more, before its barrier.
+    }
+}
+
+// In chunks of 16 bytes where rows have whole ones.
+template <int GROUP, typename T>
+__device__ __forceinline__ void attend_in_chunks(float* outs, float* sums, const T* q, const T* cache, const int* tasks,
+                                                 const int* pages, i64 page_len, int heads, int kv_heads, int head_dim,
+                                                 float scale) {
+    if (head_dim % (16 / (int)sizeof(T)) == 0)
+        attend<16 / sizeof(T), GROUP>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    else
+        attend<1, GROUP>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+}
+
+// The kernels of small groups need fewer registers.
+KERNEL(128, decode_pairs_f32, float* outs, float* sums, const float* q, const float* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    attend_in_chunks<2>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+}
+KERNEL(128, decode_pairs_bf16, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
+       const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
+    attend_in_chunks<2>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+}
+KERNEL(128, decode_eights_f32, float* outs, float* sums, const float* q, const float* cache, const int* tasks,
+       const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
+    attend_in_chunks<8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+}
+KERNEL(128, decode_eights_bf16, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
+       const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
+    attend_in_chunks<8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 
 // One block per query row and head: combines the row's tasks `firsts[row]..firsts[row + 1]`.

@@ -1,35 +1,4 @@
-// Elementwise operations. Each thread takes four neighbouring elements at a time, with a single access if their
-// addresses allow it.
-
-template <typename T>
-struct alignas(4 * sizeof(T)) Four {
-    T x[4];
-};
-
-// Elements `first..first + 4` of `n`; zeros beyond.
-template <typename T>
-__device__ __forceinline__ void load_four(float x[4], const T* from, i64 first, i64 n) {
-    from += first;
-    if (first + 4 <= n && (u64)from % sizeof(Four<T>) == 0) {
-        Four<T> all = *(const Four<T>*)from;
-        for (int i = 0; i < 4; ++i) x[i] = widen(all.x[i]);
-    } else {
-        for (int i = 0; i < 4; ++i) x[i] = first + i < n ? widen(from[i]) : 0.0f;
-    }
-}
-
-template <typename T>
-__device__ __forceinline__ void store_four(T* to, const float x[4], i64 first, i64 n) {
-    to += first;
-    if (first + 4 <= n && (u64)to % sizeof(Four<T>) == 0) {
-        Four<T> all;
-        for (int i = 0; i < 4; ++i) narrow(&all.x[i], x[i]);
-        *(Four<T>*)to = all;
-    } else {
-        for (int i = 0; i < 4; ++i)
-            if (first + i < n) narrow(to + i, x[i]);
-    }
-}
+// Elementwise operations. Each thread takes four neighbouring elements at a time.
 
 #define EACH_FOUR(first, n) for (i64 first = 4 * GRID_FIRST; first < (n); first += 4 * GRID_STEP)
 

@@ -36,12 +36,19 @@ __device__ __forceinline__ void multiply_add(float c[4], const u32 a[4], u32 b0,
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+// 2^x to 2 ulp; numbers too small for the normal range are 0.
+__device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 __device__ __forceinline__ u32 pack(float low, float high) {
     u32 both;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;
 }
 #else
+__device__ __forceinline__ float power_of_two(float x) { return exp2f(x); }
 __device__ __forceinline__ u32 pack(float low, float high) {
     return (u32)float_to_bf16(low) | (u32)float_to_bf16(high) << 16;
 }

@@ -16,10 +16,20 @@ __device__ __forceinline__ void norm(T* y, float* inverse_rms, const T* x, const
     x += group * width;
     y += group * width;
     float sum = 0.0f;
-    for (int c = lane; c < end; c += lanes) sum = fmaf(widen(x[c]), widen(x[c]), sum);
+    for (int c = 4 * lane; c < end; c += 4 * lanes) {
+        float own[4];
+        load_four(own, x, c, end);
+        for (int i = 0; i < 4; ++i) sum = fmaf(own[i], own[i], sum);
+    }
     sum = group_sum(sum, lanes, shared);
     float r = 1.0f / sqrtf(sum / (float)width + eps);
-    for (int c = lane; c < end; c += lanes) narrow(y + c, (weight[c] + offset) * (widen(x[c]) * r));
+    for (int c = 4 * lane; c < end; c += 4 * lanes) {
+        float own[4], w[4];
+        load_four(own, x, c, end);
+        load_four(w, weight, c, end);
+        for (int i = 0; i < 4; ++i) own[i] = (w[i] + offset) * (own[i] * r);
+        store_four(y, own, c, end);
+    }
     if (end > 0 && lane == 0) inverse_rms[group] = r;
 }
 
@@ -44,12 +54,24 @@ __device__ __forceinline__ void norm_gradient(T* d, const T* x, const float* inv
     x += group * width;
     d += group * width;
     float sum = 0.0f;
-    for (int c = lane; c < end; c += lanes) sum = fmaf(widen(d[c]) * (weight[c] + offset), widen(x[c]), sum);
+    for (int c = 4 * lane; c < end; c += 4 * lanes) {
+        float own[4], dy[4], w[4];
+        load_four(own, x, c, end);
+        load_four(dy, d, c, end);
+        load_four(w, weight, c, end);
+        for (int i = 0; i < 4; ++i) sum = fmaf(dy[i] * (w[i] + offset), own[i], sum);
+    }
     sum = group_sum(sum, lanes, shared);
     float r = end > 0 ? inverse_rms[group] : 0.0f;
     float along = sum * r * r / (float)width;
-    for (int c = lane; c < end; c += lanes)
-        narrow(d + c, r * fmaf(widen(x[c]), -along, widen(d[c]) * (weight[c] + offset)));
+    for (int c = 4 * lane; c < end; c += 4 * lanes) {
+        float own[4], dy[4], w[4];
+        load_four(own, x, c, end);
+        load_four(dy, d, c, end);
+        load_four(w, weight, c, end);
+        for (int i = 0; i < 4; ++i) dy[i] = r * fmaf(own[i], -along, dy[i] * (w[i] + offset));
+        store_four(d, dy, c, end);
+    }
 }
 
 KERNEL(256, norm_backward_f32, float* d, const float* x, const float* inverse_rms, const float* weight, float offset,
@@ -113,13 +135,14 @@ KERNEL(256, rows_partial_bf16, float* partial, const bf16* d, i64 rows, i64 each
     row_sums(partial, d, rows, each, width);
 }
 
-// out += Σ of the rows of `partial`.
+// out += Σ of the rows of `partial`; 32 columns per block.
 KERNEL(256, add_partials, float* out, const float* partial, int rows, int width) {
-    i64 c = GRID_FIRST;
-    if (c >= width) return;
+    int c = blockIdx.x * 32 + threadIdx.x % 32;
     float sum = 0.0f;
-    for (int row = 0; row < rows; ++row) sum += partial[(i64)row * width + c];
-    out[c] += sum;
+    if (c < width)
+        for (int row = threadIdx.x / 32; row < rows; row += 8) sum += partial[(i64)row * width + c];
+    sum = column_sum(sum);
+    if (c < width && threadIdx.x < 32) out[c] += sum;
 }
 
 // One warp per row of `rows`: Σ a b.

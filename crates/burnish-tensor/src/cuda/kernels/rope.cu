@@ -7,13 +7,21 @@ __device__ __forceinline__ void rotate(T* x, const float* table, const int* posi
                                        float sign) {
     T* row = x + (i64)blockIdx.x * cols;
     const float* angles = table + (i64)positions[blockIdx.x] * 2 * pairs;
-    int work = cols / head_dim * pairs;
+    int fours = (pairs + 3) / 4, work = cols / head_dim * fours;
     for (int i = threadIdx.x; i < work; i += blockDim.x) {
-        int pair = i % pairs;
-        T* at = row + i / pairs * head_dim + pair;
-        float a = widen(at[0]), b = widen(at[pairs]), cosine = angles[pair], sine = sign * angles[pairs + pair];
-        narrow(at, a * cosine - b * sine);
-        narrow(at + pairs, b * cosine + a * sine);
+        int pair = i % fours * 4;
+        T* head = row + i / fours * head_dim;
+        float a[4], b[4], cosine[4], sine[4], turned[4];
+        load_four(a, head, pair, pairs);
+        load_four(b, head + pairs, pair, pairs);
+        load_four(cosine, angles, pair, pairs);
+        load_four(sine, angles + pairs, pair, pairs);
+        for (int e = 0; e < 4; ++e) {
+            turned[e] = a[e] * cosine[e] - b[e] * (sign * sine[e]);
+            b[e] = b[e] * cosine[e] + a[e] * (sign * sine[e]);
+        }
+        store_four(head, turned, pair, pairs);
+        store_four(head + pairs, b, pair, pairs);
     }
 }
 

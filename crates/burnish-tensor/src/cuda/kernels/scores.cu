@@ -14,23 +14,51 @@ __device__ __forceinline__ float row_max(const float* z, int vocab, float* share
     return block_max(max, shared);
 }
 
+// A thread's part of a row's softmax: its largest logit so far, and with `y = (z - max) / temperature` the sums of e^y and
+// of e^y y.
+struct Softmax {
+    float max;
+    double sum, weighted;
+
+    // The same with a larger `max`.
+    __device__ __forceinline__ void raise(float to, float inverse) {
+        // No thread without ids has a sum, whatever the difference is.
+        if (sum > 0.0) {
+            double by = (double)(max - to) * (double)inverse, factor = exp(by);
+            weighted = factor * (weighted + by * sum);
+            sum *= factor;
+        }
+        max = to;
+    }
+};
+
 // One block per row. `rows` gets four numbers per row: log-prob of the target, entropy, largest logit, ln Σ e^y.
-// `targets` is -1 - id if the id is excluded.
+// `targets` is -1 - id if the id is excluded. NaN is ignored by the maximum: it shows up in the sums. Four numbers are added
+// in f32 before they are added to a sum in f64, of which cards do few.
 KERNEL(512, score_rows, float* rows, const float* logits, const int* targets, const float* temperatures, int vocab) {
     __shared__ float shared[32];
     __shared__ double wide[32];
     const float* z = logits + (i64)blockIdx.x * vocab;
     float inverse = 1.0f / temperatures[blockIdx.x];
-    float max = row_max(z, vocab, shared);
-    double sum = 0.0, weighted = 0.0;
-    for (int c = threadIdx.x; c < vocab; c += blockDim.x) {
-        float y = (z[c] - max) * inverse;
-        float e = expf(y);
-        sum += (double)e;
-        weighted += (double)(e * y);
+    Softmax own = {LOWEST, 0.0, 0.0};
+    for (int c = 4 * threadIdx.x; c < vocab; c += 4 * blockDim.x) {
+        float x[4], largest = LOWEST;
+        load_four(x, z, c, vocab);
+        for (int i = 0; i < 4; ++i)
+            if (c + i < vocab) largest = fmaxf(largest, x[i]);
+        if (largest > own.max) own.raise(largest, inverse);
+        float sum = 0.0f, weighted = 0.0f;
+        for (int i = 0; i < 4; ++i) {
+            float y = (x[i] - own.max) * inverse, e = c + i < vocab ? expf(y) : 0.0f;
+            sum += e;
+            if (c + i < vocab) weighted = fmaf(e, y, weighted);
+        }
+        own.sum += (double)sum;
+        own.weighted += (double)weighted;
     }
-    sum = block_sum(sum, wide);
-    weighted = block_sum(weighted, wide);
+    float max = block_max(own.max, shared);
+    own.raise(max, inverse);
+    double sum = block_sum(own.sum, wide), weighted = block_sum(own.weighted, wide);
     if (threadIdx.x == 0) {
         int target = targets[blockIdx.x];
         double log_sum = log(sum);
@@ -124,28 +152,46 @@ KERNEL(512, top_rows, int* ids, float* logprobs, const float* logits, const floa
     }
 }
 
-// Turns logits into the gradient of a scalar whose derivative is `d_entropy` by the entropy, `d_probability` by what is
-// proportional to the probabilities, and `d_target` by the logit of the target over the temperature. Thread `t` writes
-// the ids `t`, `t + blockDim.x` and so on.
-__device__ __forceinline__ void differentiate_row(float* z, const float* row, float inverse, int target, float d_target,
-                                                  float d_probability, float d_entropy, int vocab) {
+// The gradient of a scalar by the logits `z`, whose derivative is `d_entropy` by the entropy, `d_probability` by what is
+// proportional to the probabilities, and `d_target` by the logit of the target over the temperature. `d` may be `z`. Thread
+// `t` writes ids `4 t..4 t + 4` and those as many times four threads further.
+template <typename T>
+__device__ __forceinline__ void differentiate_row(T* d, const float* z, const float* row, float inverse, int target,
+                                                  float d_target, float d_probability, float d_entropy, int vocab) {
     float entropy = row[1], max = row[2], log_sum = row[3];
-    for (int c = threadIdx.x; c < vocab; c += blockDim.x) {
-        float log_p = (z[c] - max) * inverse - log_sum;
-        float d = -inverse * expf(log_p) * fmaf(d_entropy, log_p + entropy, d_probability);
-        z[c] = c == target ? d + d_target * inverse : d;
+    for (int c = 4 * threadIdx.x; c < vocab; c += 4 * blockDim.x) {
+        float x[4];
+        load_four(x, z, c, vocab);
+        for (int i = 0; i < 4; ++i) {
+            float log_p = (x[i] - max) * inverse - log_sum;
+            x[i] = -inverse * expf(log_p) * fmaf(d_entropy, log_p + entropy, d_probability);
+            if (c + i == target) x[i] += d_target * inverse;
+        }
+        store_four(d, x, c, vocab);
     }
 }
 
-// One block per row: logits become their gradient. `d_entropies` may be null.
-KERNEL(512, differentiate_rows, float* logits, const float* rows, const int* targets, const float* temperatures,
-       const float* d_logprobs, const float* d_entropies, int vocab) {
+template <typename T>
+__device__ __forceinline__ void differentiate(T* d_logits, const float* logits, const float* rows, const int* targets,
+                                              const float* temperatures, const float* d_logprobs,
+                                              const float* d_entropies, int vocab) {
     i64 at = blockIdx.x;
     int target = targets[at];
     float d_logprob = target >= 0 ? d_logprobs[at] : 0.0f;
     float d_entropy = d_entropies ? d_entropies[at] : 0.0f;
     float inverse = 1.0f / temperatures[at];
-    differentiate_row(logits + at * vocab, rows + at * 4, inverse, target, d_logprob, d_logprob, d_entropy, vocab);
+    differentiate_row(d_logits + at * vocab, logits + at * vocab, rows + at * 4, inverse, target, d_logprob, d_logprob,
+                      d_entropy, vocab);
+}
+
+// One block per row: the gradient of the logits, in their place or in bf16. `d_entropies` may be null.
+KERNEL(512, differentiate_rows, float* logits, const float* rows, const int* targets, const float* temperatures,
+       const float* d_logprobs, const float* d_entropies, int vocab) {
+    differentiate(logits, logits, rows, targets, temperatures, d_logprobs, d_entropies, vocab);
+}
+KERNEL(512, differentiate_rows_bf16, bf16* d_logits, const float* logits, const float* rows, const int* targets,
+       const float* temperatures, const float* d_logprobs, const float* d_entropies, int vocab) {
+    differentiate(d_logits, logits, rows, targets, temperatures, d_logprobs, d_entropies, vocab);
 }
 
 // As differentiate_rows, of that and of weight · Σ p (ln p - log q) over the `top` labels of each row; `values` gets the
@@ -180,9 +226,9 @@ KERNEL(512, differentiate_labelled_rows, float* logits, double* values, const fl
         value = block_sum(value, wide);
     }
     if (threadIdx.x == 0) values[at] = value;
-    differentiate_row(z, row, inverse, target, d_logprob, d_logprob - weight * mass, d_entropy, vocab);
+    differentiate_row(z, z, row, inverse, target, d_logprob, d_logprob - weight * mass, d_entropy, vocab);
     if (weight == 0.0f) return;
     // Each thread takes the labels whose logits it has written, in order, because an id may occur more than once.
     for (int k = 0; k < top; ++k)
-        if (ids[k] % (int)blockDim.x == (int)threadIdx.x) z[ids[k]] -= weight * probabilities[k] * inverse;
+        if (ids[k] / 4 % (int)blockDim.x == (int)threadIdx.x) z[ids[k]] -= weight * probabilities[k] * inverse;
 }

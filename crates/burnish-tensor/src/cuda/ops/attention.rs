@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use crate::{
         Segment, Visibility,
-        cuda::testing::{ATTENTION, ATTENTION_MMA, device},
+        cuda::testing::{ATTENTION, ATTENTION_MMA, attention_mma, device},
         ops, reference,
         testing::{assert_close, random, wide},
     };
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn outputs_and_gradients_of_tensor_cores_are_those_of_the_cpu() {
         let Some(cuda) = device() else { return };
-        for (head_dim, tiles) in ATTENTION_MMA {
+        for (head_dim, tiles) in attention_mma() {
             check_layouts(&cuda, head_dim, AttentionKernel::Mma(tiles));
         }
     }

@@ -186,8 +186,13 @@ pub(crate) fn attend(
     assert_eq!(cache.width, shape.kv_width(), "columns of the cache");
     let mut outs = Buffer::<f32>::uninit(cuda, tasks * shape.width());
     let mut sums = Buffer::<f32>::uninit(cuda, tasks * heads * 2);
-    let shared = size_of::<f32>() * shape.group() * (SPLIT_PAGES * PAGE_ROWS + head_dim);
-    let name = q.kernel(["decode_partial_f32", "decode_partial_bf16"]);
+    // Heads that a block takes at a time: for each their weights, their query, and each warp's part of the output.
+    let (heads_max, name) = match shape.group() {
+        0..=2 => (2, q.kernel(["decode_pairs_f32", "decode_pairs_bf16"])),
+        _ => (8, q.kernel(["decode_eights_f32", "decode_eights_bf16"])),
+    };
+    let shared =
+        size_of::<f32>() * heads_max * (SPLIT_PAGES * PAGE_ROWS + head_dim + THREADS / 32 * head_dim);
     let arguments = &mut [
         outs.all_mut().into(),
         sums.all_mut().into(),
@@ -325,7 +330,7 @@ mod tests {
     #[test]
     fn a_step_over_pages_is_that_of_the_cpu() {
         let Some(cuda) = device() else { return };
-        for (kv_heads, group, head_dim) in [(1, 1, 5), (2, 2, 32), (1, 7, 40)] {
+        for (kv_heads, group, head_dim) in [(1, 1, 5), (2, 2, 32), (1, 7, 40), (1, 9, 136), (2, 3, 14)] {
             let shape = HeadShape { heads: kv_heads * group, kv_heads, head_dim };
             let long = 2 * SPLIT_PAGES * PAGE_ROWS + 5;
             for (precision, tolerance) in PRECISIONS {

@@ -70,7 +70,7 @@ pub(crate) fn rotate(
         int(pairs),
         sign.into(),
     ];
-    cuda.launch(Program::Rope, name, LaunchShape::rows(rows, cols / 2), arguments);
+    cuda.launch(Program::Rope, name, LaunchShape::rows(rows, cols / head_dim * pairs.div_ceil(4)), arguments);
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use half::bf16;
+
 use crate::{
     LogitsRoom, Precision, Vocab,
     cuda::{
@@ -10,7 +12,7 @@ use crate::{
         modules::Program::Scores,
         ops::head_loss::HeadLoss,
         product::{View, Write, multiply},
-        values::{Elements, Values},
+        values::{Elements, Values, to_bf16},
     },
 };
 
@@ -208,13 +210,18 @@ pub(super) fn backward_in(
             inputs.logits(cuda, first, n, logits.slice_mut(0..n * v));
         }
         let part = Part { inputs, rows: &rows, seeds, first, len: n };
-        match head.as_deref_mut() {
-            None => part.differentiate(cuda, logits.slice_mut(0..n * v)),
-            Some(head) => head.differentiate(cuda, part, logits.slice_mut(0..n * v)),
-        }
         // Rounded once for all products.
-        let short = (precision == Precision::Bf16)
-            .then(|| crate::cuda::values::to_bf16(cuda, logits.slice(0..n * v)));
+        let mut short = None;
+        match head.as_deref_mut() {
+            None if precision == Precision::Bf16 => {
+                short = Some(part.short_gradient(cuda, logits.slice(0..n * v)));
+            }
+            None => part.differentiate(cuda, logits.slice_mut(0..n * v)),
+            Some(head) => {
+                head.differentiate(cuda, part, logits.slice_mut(0..n * v));
+                short = (precision == Precision::Bf16).then(|| to_bf16(cuda, logits.slice(0..n * v)));
+            }
+        }
         let d_logits = match &short {
             Some(short) => View::new(short.all(), n, v),
             None => View::new(logits.slice(0..n * v), n, v),
@@ -267,6 +274,26 @@ impl Part<'_> {
             seeds.d_logprob.slice(range).into(),
             d_entropy.map_or_else(Argument::null::<f32>, Argument::from),
         ]
+    }
+
+    /// The gradient of logits, in bf16.
+    fn short_gradient(self, cuda: &Arc<Cuda>, logits: Slice<'_, f32>) -> Buffer<bf16> {
+        let mut short = Buffer::uninit(cuda, logits.len());
+        let [rows, targets, temperatures, d_logprob, d_entropy] = self.arguments();
+        let vocab = int(self.inputs.asked.vocab);
+        let arguments = &mut [
+            short.all_mut().into(),
+            logits.into(),
+            rows,
+            targets,
+            temperatures,
+            d_logprob,
+            d_entropy,
+            vocab,
+        ];
+        let plan = LaunchShape::blocks(self.len, 1, THREADS);
+        cuda.launch(Scores, "differentiate_rows_bf16", plan, arguments);
+        short
     }
 
     /// Turns logits into their gradient.
