@@ -48,10 +48,12 @@ struct Computed {
 /// Prints one line for each precision; an error if log-probs differ by more than they may.
 pub(crate) fn run(arguments: &Arguments) -> Done {
     let device = Device::open(&arguments.device)?;
+    let exact = compute(arguments, &Device::cpu(), false)?.logprobs;
     for (bf16, bar) in BARS {
         let cpu = compute(arguments, &Device::cpu(), bf16)?;
         let gpu = compute(arguments, &device, bf16)?;
         let logprobs = largest(&cpu.logprobs, &gpu.logprobs);
+        let from_f32 = |of: &Computed| json!([mean(&exact, &of.logprobs), largest(&exact, &of.logprobs)]);
         let same = cpu.greedy.iter().zip(&gpu.greedy).take_while(|(a, b)| a == b).count();
         println!(
             "{}",
@@ -60,6 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
                 "precision": if bf16 { "bf16" } else { "f32" },
                 "logits_difference": largest(&cpu.logits, &gpu.logits),
                 "logprobs_difference": logprobs,
+                "mean_and_largest_from_f32": { "cpu": from_f32(&cpu), "gpu": from_f32(&gpu) },
                 "bar": bar,
                 "loss": [cpu.loss, gpu.loss],
                 "grad_norm": [cpu.grad_norm, gpu.grad_norm],
@@ -80,6 +83,10 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
 fn largest(a: &[f32], b: &[f32]) -> f64 {
     let differences = a.iter().zip(b).map(|(a, b)| f64::from((a - b).abs()));
     differences.fold(0.0, |all, one| if one.is_nan() { one } else { all.max(one) })
+}
+
+fn mean(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| f64::from((a - b).abs())).sum::<f64>() / a.len() as f64
 }
 
 fn compute(arguments: &Arguments, device: &Device, bf16: bool) -> Done<Computed> {
