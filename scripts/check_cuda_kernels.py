@@ -42,7 +42,7 @@ def fma(head_dim, shared):
 def mma(head_dim, shared):
     """The same for attention_mma.cu; None if no tiles fit."""
     size = lambda rows, columns: 2 * (2 * rows + 4 * columns) * (head_dim + 8) + 4 * 2 * columns
-    tiles = next((tiles for tiles in ((128, 64), (64, 32)) if size(*tiles) <= shared), None)
+    tiles = next((tiles for tiles in ((64, 64), (64, 32)) if size(*tiles) <= shared), None)
     if tiles is None:
         return None
     return [f"-DHEAD_DIM={head_dim}", f"-DROWS={tiles[0]}", f"-DCOLUMNS={tiles[1]}"], size(*tiles)

@@ -68,7 +68,7 @@ impl Parts {
 
 /// Threads that share a group of a norm: a warp, which needs no barrier, or the whole block for long groups.
 pub(crate) fn norm_lanes(width: usize) -> usize {
-    if width <= 2048 { 32 } else { 256 }
+    if width <= 1024 { 32 } else { 256 }
 }
 
 #[cfg(test)]

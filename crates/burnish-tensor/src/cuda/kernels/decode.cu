@@ -58,23 +58,15 @@ struct alignas(PER * sizeof(T) < 16 ? PER * sizeof(T) : 16) Chunk {
     T x[PER];
 };
 
-template <int PER, typename T>
-__device__ __forceinline__ void load_chunk(float x[PER], const T* from) {
-    Chunk<PER, T> all = *(const Chunk<PER, T>*)from;
-#pragma unroll
-    for (int e = 0; e < PER; ++e) x[e] = widen(all.x[e]);
-}
-
 #define ATTEND_WARPS 4
-#define IN_FLIGHT 4 // rows that a lane reads before it computes with them
 
 // A task's rows, as a warp walks over them: `lanes` lanes share a row, a chunk each, so that a warp has `32 / lanes` rows
-// at once and takes IN_FLIGHT times that many in a step. Slot `i` is row `i % PAGE_ROWS` of the task's page
-// `i / PAGE_ROWS`.
-template <typename T>
+// at once and takes IN_FLIGHT times that many in a step, all of which a lane reads before it computes with them. Slot `i` is
+// row `i % PAGE_ROWS` of the task's page `i / PAGE_ROWS`.
+template <int IN_FLIGHT, typename T>
 struct SeenRows {
     const T* pages; // from the first column on
-    const int* entries;
+    const int* entries; // in shared memory
     i64 page_len;
     int slots, width, lanes;
 
@@ -91,23 +83,23 @@ struct SeenRows {
     }
 };
 
-template <int PER, typename T>
-__device__ __forceinline__ void load_rows(float x[IN_FLIGHT][PER], const T* const rows[IN_FLIGHT], int column) {
+template <int PER, int IN_FLIGHT, typename T>
+__device__ __forceinline__ void load_rows(Chunk<PER, T> x[IN_FLIGHT], const T* const rows[IN_FLIGHT], int column) {
 #pragma unroll
     for (int i = 0; i < IN_FLIGHT; ++i) {
         if (rows[i]) {
-            load_chunk<PER>(x[i], rows[i] + column);
+            x[i] = *(const Chunk<PER, T>*)(rows[i] + column);
         } else {
 #pragma unroll
-            for (int e = 0; e < PER; ++e) x[i][e] = 0.0f; // what lies there may be NaN
+            for (int e = 0; e < PER; ++e) x[i].x[e] = 0; // what lies there may be NaN
         }
     }
 }
 
 // Scores of `heads` (at most GROUP) queries `[heads, head_dim]` with all rows, to `weights [heads, SPLIT_ROWS]`.
-template <int PER, int GROUP, typename T>
-__device__ __forceinline__ void score_seen(float* weights, const float* queries, const SeenRows<T>& keys, int heads,
-                                           int head_dim) {
+template <int PER, int GROUP, int IN_FLIGHT, typename T>
+__device__ __forceinline__ void score_seen(float* weights, const float* queries, const SeenRows<IN_FLIGHT, T>& keys,
+                                           int heads, int head_dim) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % keys.lanes, chunks = head_dim / PER;
     for (int first = warp * keys.step(); first < keys.slots; first += ATTEND_WARPS * keys.step()) {
         const T* rows[IN_FLIGHT];
@@ -119,17 +111,16 @@ __device__ __forceinline__ void score_seen(float* weights, const float* queries,
             for (int g = 0; g < GROUP; ++g) scores[g][i] = 0.0f;
         }
         for (int c = lane; c < chunks; c += keys.lanes) {
-            float x[IN_FLIGHT][PER];
-            load_rows<PER>(x, rows, c * PER);
+            Chunk<PER, T> x[IN_FLIGHT];
+            load_rows<PER, IN_FLIGHT>(x, rows, c * PER);
 #pragma unroll
             for (int g = 0; g < GROUP; ++g) {
                 if (g >= heads) continue;
-                float q[PER];
-                load_chunk<PER>(q, queries + g * head_dim + c * PER);
+                Chunk<PER, float> q = *(const Chunk<PER, float>*)(queries + g * head_dim + c * PER);
 #pragma unroll
                 for (int i = 0; i < IN_FLIGHT; ++i)
 #pragma unroll
-                    for (int e = 0; e < PER; ++e) scores[g][i] = fmaf(q[e], x[i][e], scores[g][i]);
+                    for (int e = 0; e < PER; ++e) scores[g][i] = fmaf(q.x[e], widen(x[i].x[e]), scores[g][i]);
             }
         }
 #pragma unroll
@@ -169,9 +160,9 @@ __device__ __forceinline__ void exponentiate(float* weights, float* sums, int he
 }
 
 // Each warp's share of the sums of weighted rows: `parts [ATTEND_WARPS, heads, head_dim]`.
-template <int PER, int GROUP, typename T>
-__device__ __forceinline__ void weigh_seen(float* parts, const float* weights, const SeenRows<T>& values, int heads,
-                                           int head_dim) {
+template <int PER, int GROUP, int IN_FLIGHT, typename T>
+__device__ __forceinline__ void weigh_seen(float* parts, const float* weights, const SeenRows<IN_FLIGHT, T>& values,
+                                           int heads, int head_dim) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, chunks = head_dim / PER;
     for (int chunk = 0; chunk < chunks; chunk += values.lanes) {
         int c = chunk + lane % values.lanes;
@@ -184,8 +175,8 @@ __device__ __forceinline__ void weigh_seen(float* parts, const float* weights, c
             const T* rows[IN_FLIGHT];
 #pragma unroll
             for (int i = 0; i < IN_FLIGHT; ++i) rows[i] = c < chunks ? values.row(values.slot(first, i)) : nullptr;
-            float x[IN_FLIGHT][PER];
-            load_rows<PER>(x, rows, c * PER);
+            Chunk<PER, T> x[IN_FLIGHT];
+            load_rows<PER, IN_FLIGHT>(x, rows, c * PER);
 #pragma unroll
             for (int g = 0; g < GROUP; ++g) {
                 if (g >= heads) continue;
@@ -193,7 +184,7 @@ __device__ __forceinline__ void weigh_seen(float* parts, const float* weights, c
                 for (int i = 0; i < IN_FLIGHT; ++i) {
                     float weight = rows[i] ? weights[g * SPLIT_ROWS + values.slot(first, i)] : 0.0f;
 #pragma unroll
-                    for (int e = 0; e < PER; ++e) sums[g][e] = fmaf(weight, x[i][e], sums[g][e]);
+                    for (int e = 0; e < PER; ++e) sums[g][e] = fmaf(weight, widen(x[i].x[e]), sums[g][e]);
                 }
             }
         }
@@ -215,7 +206,7 @@ __device__ __forceinline__ void weigh_seen(float* parts, const float* weights, c
 // depend on other rows. Writes unnormalised outputs `[tasks, heads, head_dim]`, and the largest scaled score and the
 // sum of exponentials `[tasks, heads, 2]`. Scores are in units of ln 2. PER divides `head_dim`; GROUP heads are taken at
 // a time.
-template <int PER, int GROUP, typename T>
+template <int PER, int GROUP, int IN_FLIGHT, typename T>
 __device__ __forceinline__ void attend(float* outs, float* sums, const T* q, const T* cache, const int* tasks,
                                        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim,
                                        float scale) {
@@ -223,16 +214,18 @@ __device__ __forceinline__ void attend(float* outs, float* sums, const T* q, con
     float* weights = DYNAMIC_SHARED;               // [GROUP, SPLIT_ROWS]
     float* queries = weights + GROUP * SPLIT_ROWS; // [GROUP, head_dim]
     float* parts = queries + GROUP * head_dim;     // [ATTEND_WARPS, GROUP, head_dim]
+    __shared__ int entries[2 * SPLIT_PAGES];
     const int* task = tasks + (i64)blockIdx.x * 3;
-    SeenRows<T> keys;
+    if (threadIdx.x < 2 * task[2]) entries[threadIdx.x] = pages[(i64)task[1] * 2 + threadIdx.x];
+    SeenRows<IN_FLIGHT, T> keys;
     keys.pages = cache + kv_head * head_dim;
-    keys.entries = pages + (i64)task[1] * 2;
+    keys.entries = entries;
     keys.page_len = page_len;
     keys.slots = task[2] * PAGE_ROWS;
     keys.width = width;
     keys.lanes = 32;
     while (keys.lanes / 2 >= chunks) keys.lanes /= 2;
-    SeenRows<T> values = keys;
+    SeenRows<IN_FLIGHT, T> values = keys;
     values.pages += (i64)PAGE_ROWS * width;
     for (int first = 0; first < group; first += GROUP) {
         int own = min(GROUP, group - first), head = kv_head * group + first;
@@ -256,32 +249,33 @@ __device__ __forceinline__ void attend(float* outs, float* sums, const T* q, con
 }
 
 // In chunks of 16 bytes where rows have whole ones.
-template <int GROUP, typename T>
+template <int GROUP, int IN_FLIGHT, typename T>
 __device__ __forceinline__ void attend_in_chunks(float* outs, float* sums, const T* q, const T* cache, const int* tasks,
                                                  const int* pages, i64 page_len, int heads, int kv_heads, int head_dim,
                                                  float scale) {
     if (head_dim % (16 / (int)sizeof(T)) == 0)
-        attend<16 / sizeof(T), GROUP>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+        attend<16 / sizeof(T), GROUP, IN_FLIGHT>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim,
+                                                 scale);
     else
-        attend<1, GROUP>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+        attend<1, GROUP, IN_FLIGHT>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 
 // The kernels of small groups need fewer registers.
 KERNEL(128, decode_pairs_f32, float* outs, float* sums, const float* q, const float* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend_in_chunks<2>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    attend_in_chunks<2, 8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 KERNEL(128, decode_pairs_bf16, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend_in_chunks<2>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    attend_in_chunks<2, 8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 KERNEL(128, decode_eights_f32, float* outs, float* sums, const float* q, const float* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend_in_chunks<8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    attend_in_chunks<8, 4>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 KERNEL(128, decode_eights_bf16, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend_in_chunks<8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    attend_in_chunks<8, 4>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 
 // One block per query row and head: combines the row's tasks `firsts[row]..firsts[row + 1]`.

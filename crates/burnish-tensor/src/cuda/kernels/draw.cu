@@ -17,16 +17,28 @@ KERNEL(512, draw, int* out, const float* logits, const int* rows, const float* t
     const float* z = logits + (i64)rows[blockIdx.x] * vocab;
     bool is_greedy = temperatures[blockIdx.x] == 0.0f;
     float temperature = is_greedy ? 1.0f : temperatures[blockIdx.x];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, each = (vocab + WARPS - 1) / WARPS;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, each = (vocab + 4 * WARPS - 1) / (4 * WARPS) * 4;
     int start = min(warp * each, vocab), end = min(start + each, vocab);
     float max = NEGATIVE_INFINITY;
-    for (int c = start + lane; c < end; c += 32) max = fmaxf(max, z[c]);
+#pragma unroll 4
+    for (int c = start + 4 * lane; c < end; c += 128) {
+        float x[4];
+        load_four(x, z, c, end);
+        for (int i = 0; i < 4; ++i)
+            if (c + i < end) max = fmaxf(max, x[i]);
+    }
     max = block_max(max, shared);
     double sum = 0.0;
     int first = vocab;
-    for (int c = start + lane; c < end; c += 32) {
-        sum += (double)expf((z[c] - max) / temperature);
-        if (z[c] == max) first = min(first, c);
+#pragma unroll 4
+    for (int c = start + 4 * lane; c < end; c += 128) {
+        float x[4];
+        load_four(x, z, c, end);
+        for (int i = 0; i < 4; ++i) {
+            if (c + i >= end) continue;
+            sum += (double)expf((x[i] - max) / temperature);
+            if (x[i] == max) first = min(first, c + i);
+        }
     }
     sum = warp_sum(sum);
     for (int offset = 16; offset > 0; offset >>= 1) first = min(first, __shfl_xor_sync(FULL_WARP, first, offset));

@@ -5,8 +5,14 @@ __device__ __forceinline__ float group_sum(float x, int lanes, float* shared) {
     return lanes == 32 ? warp_sum(x) : block_sum(x, shared);
 }
 
+// `lanes` threads walk over a group, each taking CHUNKS times four neighbouring columns in a step: all are read before
+// anything waits for one of them.
+#define EACH_STEP(first) for (int first = 4 * lane; first < end; first += CHUNKS * 4 * lanes)
+#define EACH_CHUNK(j, c, first) \
+    _Pragma("unroll") for (int j = 0, c = first; j < CHUNKS; ++j, c += 4 * lanes)
+
 // y = (w + offset) x / sqrt(mean(x²) + eps) for each group of `width` columns, `lanes` (32 or 256) threads per group.
-template <typename T>
+template <int CHUNKS, typename T>
 __device__ __forceinline__ void norm(T* y, float* inverse_rms, const T* x, const float* weight, float offset,
                                      float eps, i64 groups, int width, int lanes) {
     __shared__ float shared[32];
@@ -16,35 +22,42 @@ __device__ __forceinline__ void norm(T* y, float* inverse_rms, const T* x, const
     x += group * width;
     y += group * width;
     float sum = 0.0f;
-    for (int c = 4 * lane; c < end; c += 4 * lanes) {
-        float own[4];
-        load_four(own, x, c, end);
-        for (int i = 0; i < 4; ++i) sum = fmaf(own[i], own[i], sum);
+    EACH_STEP(first) {
+        float own[CHUNKS][4];
+        EACH_CHUNK(j, c, first) load_four(own[j], x, c, end);
+        EACH_CHUNK(j, c, first)
+            for (int i = 0; i < 4; ++i) sum = fmaf(own[j][i], own[j][i], sum);
     }
     sum = group_sum(sum, lanes, shared);
     float r = 1.0f / sqrtf(sum / (float)width + eps);
-    for (int c = 4 * lane; c < end; c += 4 * lanes) {
-        float own[4], w[4];
-        load_four(own, x, c, end);
-        load_four(w, weight, c, end);
-        for (int i = 0; i < 4; ++i) own[i] = (w[i] + offset) * (own[i] * r);
-        store_four(y, own, c, end);
+    EACH_STEP(first) {
+        float own[CHUNKS][4], w[CHUNKS][4];
+        EACH_CHUNK(j, c, first) {
+            load_four(own[j], x, c, end);
+            load_four(w[j], weight, c, end);
+        }
+        EACH_CHUNK(j, c, first) {
+            for (int i = 0; i < 4; ++i) own[j][i] = (w[j][i] + offset) * (own[j][i] * r);
+            store_four(y, own[j], c, end);
+        }
     }
     if (end > 0 && lane == 0) inverse_rms[group] = r;
 }
 
 KERNEL(256, norm_forward_f32, float* y, float* inverse_rms, const float* x, const float* weight, float offset,
        float eps, i64 groups, int width, int lanes) {
-    norm(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
+    if (width <= 4 * lanes) norm<1>(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
+    else norm<4>(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
 }
 KERNEL(256, norm_forward_bf16, bf16* y, float* inverse_rms, const bf16* x, const float* weight, float offset,
        float eps, i64 groups, int width, int lanes) {
-    norm(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
+    if (width <= 4 * lanes) norm<1>(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
+    else norm<4>(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
 }
 
 // `d`, the gradient of the output, becomes that of the input: r (w d) - x r³ Σ(w d x) / width, where w
 // includes the offset.
-template <typename T>
+template <int CHUNKS, typename T>
 __device__ __forceinline__ void norm_gradient(T* d, const T* x, const float* inverse_rms, const float* weight,
                                               float offset, i64 groups, int width, int lanes) {
     __shared__ float shared[32];
@@ -54,33 +67,43 @@ __device__ __forceinline__ void norm_gradient(T* d, const T* x, const float* inv
     x += group * width;
     d += group * width;
     float sum = 0.0f;
-    for (int c = 4 * lane; c < end; c += 4 * lanes) {
-        float own[4], dy[4], w[4];
-        load_four(own, x, c, end);
-        load_four(dy, d, c, end);
-        load_four(w, weight, c, end);
-        for (int i = 0; i < 4; ++i) sum = fmaf(dy[i] * (w[i] + offset), own[i], sum);
+    EACH_STEP(first) {
+        float own[CHUNKS][4], dy[CHUNKS][4], w[4];
+        EACH_CHUNK(j, c, first) {
+            load_four(own[j], x, c, end);
+            load_four(dy[j], d, c, end);
+        }
+        EACH_CHUNK(j, c, first) {
+            load_four(w, weight, c, end);
+            for (int i = 0; i < 4; ++i) sum = fmaf(dy[j][i] * (w[i] + offset), own[j][i], sum);
+        }
     }
     sum = group_sum(sum, lanes, shared);
     float r = end > 0 ? inverse_rms[group] : 0.0f;
     float along = sum * r * r / (float)width;
-    for (int c = 4 * lane; c < end; c += 4 * lanes) {
-        float own[4], dy[4], w[4];
-        load_four(own, x, c, end);
-        load_four(dy, d, c, end);
-        load_four(w, weight, c, end);
-        for (int i = 0; i < 4; ++i) dy[i] = r * fmaf(own[i], -along, dy[i] * (w[i] + offset));
-        store_four(d, dy, c, end);
+    EACH_STEP(first) {
+        float own[CHUNKS][4], dy[CHUNKS][4], w[4];
+        EACH_CHUNK(j, c, first) {
+            load_four(own[j], x, c, end);
+            load_four(dy[j], d, c, end);
+        }
+        EACH_CHUNK(j, c, first) {
+            load_four(w, weight, c, end);
+            for (int i = 0; i < 4; ++i) dy[j][i] = r * fmaf(own[j][i], -along, dy[j][i] * (w[i] + offset));
+            store_four(d, dy[j], c, end);
+        }
     }
 }
 
 KERNEL(256, norm_backward_f32, float* d, const float* x, const float* inverse_rms, const float* weight, float offset,
        i64 groups, int width, int lanes) {
-    norm_gradient(d, x, inverse_rms, weight, offset, groups, width, lanes);
+    if (width <= 4 * lanes) norm_gradient<1>(d, x, inverse_rms, weight, offset, groups, width, lanes);
+    else norm_gradient<4>(d, x, inverse_rms, weight, offset, groups, width, lanes);
 }
 KERNEL(256, norm_backward_bf16, bf16* d, const bf16* x, const float* inverse_rms, const float* weight, float offset,
        i64 groups, int width, int lanes) {
-    norm_gradient(d, x, inverse_rms, weight, offset, groups, width, lanes);
+    if (width <= 4 * lanes) norm_gradient<1>(d, x, inverse_rms, weight, offset, groups, width, lanes);
+    else norm_gradient<4>(d, x, inverse_rms, weight, offset, groups, width, lanes);
 }
 
 // Sums over 8 threads of a column, in the first of them. Blocks are 32 columns by 8 threads.

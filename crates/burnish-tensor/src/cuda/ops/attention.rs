@@ -19,10 +19,11 @@ use crate::{
 /// Threads of a block of the f32 kernels.
 const THREADS: usize = 256;
 
-/// Tiles of the kernels on tensor cores, the largest first. With heads of 128 the first takes 137 KiB, which cards of
-/// 8.0, 9.0 and 10.0 have; the second takes 68 KiB, because those of 8.6, 8.9 and 12.0 have 99.
+/// Tiles of the kernels on tensor cores, the faster first. With heads of 128 the first takes 103 KiB, which cards of
+/// 8.0, 9.0 and 10.0 have, the last two for two blocks at once; the second takes 68 KiB, because those of 8.6, 8.9 and 12.0
+/// have 99. Tiles of 128 rows were slower (`bench/RESULTS.md`).
 pub(crate) const MMA_TILES: [MmaTiles; 2] =
-    [MmaTiles { rows: 128, columns: 64 }, MmaTiles { rows: 64, columns: 32 }];
+    [MmaTiles { rows: 64, columns: 64 }, MmaTiles { rows: 64, columns: 32 }];
 
 /// Bytes of shared memory for `tiles` tiles of rows and one of weights, in the layout of `kernels/attention.cu`.
 fn fma_bytes(head_dim: usize, tile: usize, tiles: usize) -> usize {
@@ -273,7 +274,7 @@ mod tests {
         let [large, small] = MMA_TILES.map(AttentionKernel::Mma);
         assert_eq!([64, 128].map(|dim| method(dim, Bf16, h100)), [large; 2]);
         assert_eq!([64, 128].map(|dim| method(dim, Bf16, a100)), [large; 2]);
-        assert_eq!([64, 96, 128].map(|dim| method(dim, Bf16, ada)), [large, small, small]);
+        assert_eq!([64, 96, 128].map(|dim| method(dim, Bf16, ada)), [large, large, small]);
         assert!(MMA_TILES.iter().all(|tiles| tiles.columns <= tiles.rows), "threads load numbers of columns");
         assert_eq!([40, 256].map(|dim| method(dim, Bf16, h100)), [fma(64), fma(32)]);
         assert_eq!(method(64, Bf16, turing), fma(32));
