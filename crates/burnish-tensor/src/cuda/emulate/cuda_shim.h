@@ -89,6 +89,8 @@ T __shfl_xor_sync(unsigned, T value, int mask) {
     return value;
 }
 
+inline void __syncwarp() { emulated::exchange(0, 0); }
+
 inline float __int_as_float(int x) {
     float y;
     std::memcpy(&y, &x, 4);

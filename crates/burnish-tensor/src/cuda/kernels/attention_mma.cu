@@ -390,3 +390,134 @@ KERNEL(THREADS, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q
     store_sums(d_k + kv_head * HEAD_DIM, key_sums, row, rows, kv_width, warp, lane);
     store_sums(d_v + kv_head * HEAD_DIM, value_sums, row, rows, kv_width, warp, lane);
 }
+
+// The decoding step of decode.cu: single queries over the rows that they see in pages. Sixteen heads that share keys are the
+// rows of a tile, of which those that a group has too few are zero. A warp takes every fourth page of a task, and copies one
+// while it works on another.
+#define PAGE_ROWS 16
+#define DECODE_WARPS 4
+#define PAGE_TILE (PAGE_ROWS * STRIDE)
+
+// Copies the first `used` rows of a page's keys and values, with zeros beyond, by one warp.
+__device__ __forceinline__ void copy_page(bf16* keys, bf16* values, const bf16* from, int used, int width, int lane) {
+    for (int i = lane; i < PAGE_ROWS * (HEAD_DIM / 8); i += 32) {
+        int row = i / (HEAD_DIM / 8), column = i % (HEAD_DIM / 8) * 8;
+        bool is_real = row < used;
+        const bf16* at = from + (is_real ? row : 0) * width + column;
+        copy_async(keys + row * STRIDE + column, at, is_real);
+        copy_async(values + row * STRIDE + column, at + PAGE_ROWS * width, is_real);
+    }
+}
+
+// One block per task, and per key/value head and sixteen of its heads. Tasks, pages and results as in decode.cu.
+KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
+       const int* pages, i64 page_len, int heads, int kv_heads, float scale) {
+    int group = heads / kv_heads, kv_head = blockIdx.y % kv_heads, first = blockIdx.y / kv_heads * 16;
+    int own = min(16, group - first), head = kv_head * group + first, width = kv_heads * HEAD_DIM;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int* task = tasks + (i64)blockIdx.x * 3;
+    const int* entries = pages + (i64)task[1] * 2;
+    int count = task[2];
+    cache += kv_head * HEAD_DIM;
+    bf16* queries = (bf16*)DYNAMIC_SHARED;
+    bf16* tiles = queries + PAGE_TILE * (1 + 4 * warp); // this warp's: two of keys, two of values
+    q += ((i64)task[0] * heads + head) * HEAD_DIM;
+    for (int i = threadIdx.x; i < 16 * (HEAD_DIM / 8); i += blockDim.x) {
+        int row = i / (HEAD_DIM / 8), column = i % (HEAD_DIM / 8) * 8;
+        copy_async(queries + row * STRIDE + column, q + (row < own ? row : 0) * HEAD_DIM + column, row < own);
+    }
+    commit_copies();
+    if (warp < count)
+        copy_page(tiles, tiles + 2 * PAGE_TILE, cache + entries[2 * warp] * page_len, entries[2 * warp + 1], width, lane);
+    commit_copies();
+    wait_for_copies_but_latest();
+    __syncthreads();
+    u32 left[STEPS][4];
+    load_lefts(left, queries, lane);
+    float max[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, sum[2] = {0.0f, 0.0f}, unit = scale * LOG2_E;
+    float results[2 * STEPS][4];
+    CLEAR(results, 2 * STEPS)
+    for (int entry = warp, stage = 0; entry < count; entry += DECODE_WARPS, stage ^= 1) {
+        int next = entry + DECODE_WARPS;
+        bf16* to = tiles + (stage ^ 1) * PAGE_TILE;
+        __syncwarp(); // all lanes have read what is overwritten next
+        if (next < count)
+            copy_page(to, to + 2 * PAGE_TILE, cache + entries[2 * next] * page_len, entries[2 * next + 1], width, lane);
+        commit_copies();
+        wait_for_copies_but_latest();
+        __syncwarp();
+        const bf16* keys = tiles + stage * PAGE_TILE;
+        int used = entries[2 * entry + 1];
+        float scores[2][4];
+        CLEAR(scores, 2)
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step) multiply_rows<1>(scores, left[step], keys, step, lane);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float largest = max[half];
+#pragma unroll
+            for (int n = 0; n < 2; ++n)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    float& score = scores[n][2 * half + e];
+                    if (8 * n + lane % 4 * 2 + e >= used) score = NEGATIVE_INFINITY;
+                    largest = fmaxf(largest, score);
+                }
+            largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 1));
+            largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 2));
+            float factor = power_of_two((max[half] - largest) * unit), page_sum = 0.0f;
+            max[half] = largest;
+#pragma unroll
+            for (int n = 0; n < 2; ++n)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    float& score = scores[n][2 * half + e];
+                    score = power_of_two(fmaf(score, unit, -largest * unit));
+                    page_sum += score;
+                }
+            sum[half] = fmaf(sum[half], factor, page_sum); // of this lane's rows
+#pragma unroll
+            for (int n = 0; n < 2 * STEPS; ++n) {
+                results[n][2 * half] *= factor;
+                results[n][2 * half + 1] *= factor;
+            }
+        }
+        u32 weights[4];
+        as_left(weights, scores[0], scores[1]);
+        multiply_columns(results, weights, keys + 2 * PAGE_TILE, lane);
+    }
+    __syncthreads(); // the tiles are not needed any more
+    float* parts = DYNAMIC_SHARED;                        // [DECODE_WARPS, 16, HEAD_DIM]
+    float* numbers = parts + DECODE_WARPS * 16 * HEAD_DIM; // [DECODE_WARPS, 16, 2]: largest score, sum
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        sum[half] += __shfl_xor_sync(FULL_WARP, sum[half], 1);
+        sum[half] += __shfl_xor_sync(FULL_WARP, sum[half], 2);
+        int row = warp * 16 + lane / 4 + 8 * half;
+#pragma unroll
+        for (int n = 0; n < 2 * STEPS; ++n)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) parts[row * HEAD_DIM + 8 * n + lane % 4 * 2 + e] = results[n][2 * half + e];
+        if (lane % 4 == 0) {
+            numbers[2 * row] = max[half] * unit;
+            numbers[2 * row + 1] = sum[half];
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < own * HEAD_DIM; i += blockDim.x) {
+        int row = i / HEAD_DIM;
+        float largest = NEGATIVE_INFINITY, total = 0.0f, result = 0.0f;
+        for (int w = 0; w < min(DECODE_WARPS, count); ++w) largest = fmaxf(largest, numbers[2 * (w * 16 + row)]);
+        for (int w = 0; w < min(DECODE_WARPS, count); ++w) {
+            float factor = power_of_two(numbers[2 * (w * 16 + row)] - largest);
+            total = fmaf(factor, numbers[2 * (w * 16 + row) + 1], total);
+            result = fmaf(factor, parts[w * 16 * HEAD_DIM + i], result);
+        }
+        outs[((i64)blockIdx.x * heads + head) * HEAD_DIM + i] = result;
+        if (i % HEAD_DIM == 0) {
+            float* to = sums + ((i64)blockIdx.x * heads + head + row) * 2;
+            to[0] = largest;
+            to[1] = total;
+        }
+    }
+}

@@ -263,11 +263,11 @@ __device__ __forceinline__ void attend_in_chunks(float* outs, float* sums, const
 // The kernels of small groups need fewer registers.
 KERNEL(128, decode_pairs_f32, float* outs, float* sums, const float* q, const float* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend_in_chunks<2, 8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    attend_in_chunks<2, 4>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 KERNEL(128, decode_pairs_bf16, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend_in_chunks<2, 8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    attend_in_chunks<2, 4>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 KERNEL(128, decode_eights_f32, float* outs, float* sums, const float* q, const float* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {

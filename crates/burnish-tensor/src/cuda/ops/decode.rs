@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use half::bf16;
+
 use crate::{
     HeadShape, Precision,
     cuda::{
         Buffer, Cuda, int,
         launch_shape::LaunchShape,
         long,
-        modules::Program::Decode,
+        modules::Program::{AttentionMma, Decode},
+        ops::{attention::method_of, forest::AttentionKernel},
         values::{Elements, ElementsMut, Values},
     },
 };
@@ -186,14 +189,7 @@ pub(crate) fn attend(
     assert_eq!(cache.width, shape.kv_width(), "columns of the cache");
     let mut outs = Buffer::<f32>::uninit(cuda, tasks * shape.width());
     let mut sums = Buffer::<f32>::uninit(cuda, tasks * heads * 2);
-    // Heads that a block takes at a time: for each their weights, their query, and each warp's part of the output.
-    let (heads_max, name) = match shape.group() {
-        0..=2 => (2, q.kernel(["decode_pairs_f32", "decode_pairs_bf16"])),
-        _ => (8, q.kernel(["decode_eights_f32", "decode_eights_bf16"])),
-    };
-    let shared =
-        size_of::<f32>() * heads_max * (SPLIT_PAGES * PAGE_ROWS + head_dim + THREADS / 32 * head_dim);
-    let arguments = &mut [
+    let mut arguments = vec![
         outs.all_mut().into(),
         sums.all_mut().into(),
         q.into(),
@@ -203,12 +199,31 @@ pub(crate) fn attend(
         long(Cache::page_len(cache.layers, cache.width)),
         int(heads),
         int(kv_heads),
-        int(head_dim),
-        // Scores in units of ln 2.
-        (shape.scale() * std::f32::consts::LOG2_E).into(),
     ];
-    let plan = LaunchShape::blocks(tasks, kv_heads, THREADS).with_shared(shared);
-    cuda.launch(Decode, name, plan, arguments);
+    match method_of(head_dim, q.precision(), cuda.capability(), cuda.shared_bytes_max()) {
+        AttentionKernel::Mma(tiles) => {
+            arguments.push(shape.scale().into());
+            // The queries, and two pages of keys and of values for each warp.
+            let tile = size_of::<bf16>() * PAGE_ROWS * (head_dim + 8);
+            let plan = LaunchShape::blocks(tasks, kv_heads * shape.group().div_ceil(16), THREADS);
+            let plan = plan.with_shared((1 + 4 * THREADS / 32) * tile);
+            let program = AttentionMma { head_dim, tiles };
+            cuda.launch(program, "attention_mma_decode", plan, &mut arguments);
+        }
+        AttentionKernel::Fma { .. } => {
+            // Scores in units of ln 2.
+            arguments.extend([int(head_dim), (shape.scale() * std::f32::consts::LOG2_E).into()]);
+            let (heads_max, name) = match shape.group() {
+                0..=2 => (2, q.kernel(["decode_pairs_f32", "decode_pairs_bf16"])),
+                _ => (8, q.kernel(["decode_eights_f32", "decode_eights_bf16"])),
+            };
+            // For each head that a block takes at a time: weights, its query, and each warp's part of the output.
+            let of_head = SPLIT_PAGES * PAGE_ROWS + head_dim + THREADS / 32 * head_dim;
+            let plan = LaunchShape::blocks(tasks, kv_heads, THREADS);
+            let plan = plan.with_shared(size_of::<f32>() * heads_max * of_head);
+            cuda.launch(Decode, name, plan, &mut arguments);
+        }
+    }
     let mut out = Values::uninit(cuda, q.precision(), q.len());
     let arguments = &mut [
         out.all_mut().into(),
@@ -330,7 +345,9 @@ mod tests {
     #[test]
     fn a_step_over_pages_is_that_of_the_cpu() {
         let Some(cuda) = device() else { return };
-        for (kv_heads, group, head_dim) in [(1, 1, 5), (2, 2, 32), (1, 7, 40), (1, 9, 136), (2, 3, 14)] {
+        for (kv_heads, group, head_dim) in
+            [(1, 1, 5), (2, 2, 48), (1, 7, 40), (1, 9, 136), (2, 3, 14), (1, 17, 16)]
+        {
             let shape = HeadShape { heads: kv_heads * group, kv_heads, head_dim };
             let long = 2 * SPLIT_PAGES * PAGE_ROWS + 5;
             for (precision, tolerance) in PRECISIONS {
