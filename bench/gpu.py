@@ -14,6 +14,7 @@ LIMIT = 480
 STAGES = {
     "compare": "logits, log-probs, one training step and 200 greedy tokens: the GPU's beside the CPU's",
     "quickstart": "40 steps of recipes/quickstart.toml",
+    "grpo": "Qwen3-0.6B's shape: GRPO of 256 answers of 512 tokens, bf16, sampled and trained on one card",
     "rate": "products of 8192 x 8192 x 8192 in bf16 and f32 by PyTorch: the card's measured rate",
     "step-16x1024": "Qwen3-0.6B's shape: training steps of 16 sequences of 1024 tokens, bf16, ours",
     "step-16x1024-torch": "the same in PyTorch: autocast, SDPA",
@@ -148,6 +149,20 @@ def stage_quickstart(stage):
     })
 
 
+def stage_grpo(stage):
+    directory = args.cache / f"gpu-grpo-{int(time.time())}"
+    # Random weights earn nothing, so the bonus for entropy is what there is to learn.
+    run([args.binaries / "burnish", "train", BENCH.parent / "recipes" / "quickstart.toml", f"device={args.device}",
+         f"run.dir={directory}", f"policy.path={model()}", "policy.precision=bf16", "train.max_steps=5", "rollout.tokens_max=512",
+         "train.micro_batch_tokens=16384", "loss.entropy_coef=0.001", "eval.every=0", "eval.tasks=1", "checkpoint.every=0"])
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    steps = [row for row in rows if row["event"] == "train"][1:]
+    seconds = statistics.median(row["step_time"] for row in steps)
+    say({"stage": stage, "median_step_seconds": seconds, "steps": len(steps),
+         "sampled_tokens_per_second": statistics.median(row["tokens/sampled"] for row in steps) / seconds,
+         "tokens_per_second": statistics.median(row["tokens/total"] for row in steps) / seconds})
+
+
 def stage_rate(stage):
     import torch
 
@@ -171,6 +186,7 @@ SAMPLES = ["--batch", "64", "--prompt", "512", "--new", "512"]
 RUNS = {
     "compare": stage_compare,
     "quickstart": stage_quickstart,
+    "grpo": stage_grpo,
     "rate": stage_rate,
     "step-16x1024": lambda stage: speed(stage, ours("step", *SHORT)),
     "step-16x1024-torch": lambda stage: speed(stage, torchs("train_step.py", *SHORT)),
