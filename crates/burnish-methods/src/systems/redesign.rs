@@ -18,7 +18,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/mapf.toml"),
     set: &[],
     study: Some("recipes/studies/redesign.toml"),
-    results: &[],
+    results: &["docs/results/redesign.md"],
     reduces_to: &["GRPO in a fixed environment, round after round, for engineer = \"identity\""],
     run: None,
     status: Status::Runs,
