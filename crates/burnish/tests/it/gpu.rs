@@ -17,7 +17,7 @@ fn emulation() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../burnish-tensor/src/cuda/emulate/build.sh");
     let output =
-        Command::new("bash").arg(script).arg(folder.path()).args(["16:64", "16:128:64"]).output().unwrap();
+        Command::new("bash").arg(script).arg(folder.path()).args(["16:64", "16:64:64"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(folder)
 }
