@@ -40,7 +40,7 @@ enum Reader {
         tokens_max: usize,
     },
     /// A server, which goes on with the goal where what is known ends.
-    Server(Endpoint),
+    Server(Box<Endpoint>),
 }
 
 /// The log-probs of a goal's tokens, or why there are none.
@@ -61,10 +61,12 @@ impl GoalReader {
                 let tokens_max = recipe.train.micro_batch_tokens;
                 Reader::Model { model: loaded.model, chat: loaded.chat, tokens_max }
             }
-            (None, Some(endpoint)) => Reader::Server(
-                Endpoint::new(endpoint.clone())
-                    .map_err(|error| RunError::Refused(format!("reward.goal.endpoint: {error}")))?,
-            ),
+            (None, Some(endpoint)) => {
+                let server = Endpoint::new(endpoint.clone());
+                Reader::Server(Box::new(
+                    server.map_err(|error| RunError::Refused(format!("reward.goal.endpoint: {error}")))?,
+                ))
+            }
             (None, None) => {
                 return Err(RunError::Refused("reward.goal: needs `path` or `endpoint`".into()));
             }
