@@ -103,6 +103,22 @@ pub struct CellStep {
     pub right: Option<Vec<bool>>,
 }
 
+/// Episodes that find out what somebody wants who has not said all of it.
+pub trait Goals {
+    /// What the policy knows of a task after these answers of its own, and what is wanted; `None` for a task without a goal
+    /// in words.
+    fn wanted(&self, task: &Task, answers: &[Message]) -> Option<Wanted>;
+}
+
+/// A goal, and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// What is known, in words, for a model that goes on with the goal.
+    pub known: String,
+    /// The goal, in words.
+    pub goal: String,
+}
+
 /// A configuration that says which of its keys may be redesigned between rounds of training.
 pub trait Redesign {
     /// The keys, with ranges, menus and meanings; each is in the configuration.

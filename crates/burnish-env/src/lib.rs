@@ -54,7 +54,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use abilities::{
-    CellStep, Cells, Demonstrations, FileRows, Hints, Redesign, Reversible, SkillLibrary, Skills,
+    CellStep, Cells, Demonstrations, FileRows, Goals, Hints, Redesign, Reversible, SkillLibrary, Skills,
+    Wanted,
 };
 pub use catalogue::{CATALOGUE, Kind, build, kind};
 pub use command::agent;
@@ -174,6 +175,11 @@ pub trait Generator: Send + Sync {
 
     /// Reasoning for hints, if it has any.
     fn hints(&self) -> Option<&dyn Hints> {
+        None
+    }
+
+    /// Goals that episodes find out, if they do.
+    fn goals(&self) -> Option<&dyn Goals> {
         None
     }
 

@@ -23,9 +23,9 @@ use crate::split::Split;
 use crate::supply::{SUPPLIES, Table};
 
 use super::{
-    Calibration, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe, RecipeError,
-    Source, TeacherContext, TeacherSection, Use, bounds, empty, engine, evaluations, latent, redesign,
-    trainer, weights,
+    Calibration, GOAL_INFORMATION, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe,
+    RecipeError, Source, TeacherContext, TeacherSection, Use, asked, bounds, empty, engine, evaluations,
+    latent, redesign, trainer, weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -191,6 +191,15 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     }
     let is_played = recipe.reward.model.is_none() || !recipe.env.is_absent();
     ranges.holds("reward.model", is_played, "has no use: nothing is played without `[env]`")?;
+    if let Some(goal) = &recipe.reward.goal {
+        ranges.holds(
+            "reward.goal",
+            !recipe.env.is_absent(),
+            "has no use: nothing is played without `[env]`",
+        )?;
+        asked::check(goal.path.as_deref(), goal.endpoint.as_ref(), 1)
+            .map_err(|(key, rule)| source.error(&format!("reward.goal.{key}"), rule))?;
+    }
     check_rows(recipe, &ranges)?;
     complete_gate(recipe, &ranges)?;
     complete_replay(recipe, &ranges)?;
@@ -640,6 +649,13 @@ fn check_abilities(recipe: &Recipe, generator: &dyn Generator, source: &Source) 
             return Err(source.error("plan.plan", problem));
         }
     }
+    if recipe.reward.goal.is_some() && generator.goals().is_none() {
+        let problem = format!(
+            "has no use: tasks of the environment {} have no goals that episodes find out, as those of `clarify` have",
+            generator.id()
+        );
+        return Err(source.error("reward.goal", problem));
+    }
     let Some(TeacherSection { context, .. }) = &recipe.teacher else { return Ok(()) };
     let has_context = match context {
         TeacherContext::None => true,
@@ -676,8 +692,10 @@ fn check_weights(recipe: &Recipe, mut known: Vec<String>, source: &Source) -> Re
         _ => &[],
     };
     let of_model = recipe.reward.model.as_ref().map(|_| &REWARD_MODEL);
+    let of_goal = recipe.reward.goal.as_ref().map(|_| &GOAL_INFORMATION);
+    let of_models = of_model.into_iter().chain(of_goal);
     known.extend(
-        of_plan.iter().chain(of_buffer).chain(of_latent).chain(of_model).map(|name| (*name).to_owned()),
+        of_plan.iter().chain(of_buffer).chain(of_latent).chain(of_models).map(|name| (*name).to_owned()),
     );
     known.sort();
     known.dedup();

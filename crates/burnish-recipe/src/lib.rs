@@ -42,6 +42,7 @@ mod words;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use burnish_remote::endpoint::EndpointConfig;
 use burnish_remote::engine::EngineConfig;
 use burnish_remote::tinker::TinkerConfig;
 use burnish_rl::LossConfig;
@@ -282,6 +283,9 @@ pub struct RewardSection {
     /// A model that judges whole conversations: a component named `reward_model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<RewardModelSection>,
+    /// A model that tells how likely a goal is: a component named `goal_information`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<GoalSection>,
 }
 
 /// The component of the reward that `[reward.model]` gives.
@@ -293,6 +297,36 @@ pub const REWARD_MODEL: &str = "reward_model";
 pub struct RewardModelSection {
     /// A reward model with the policy's tokenizer: a directory, or a run with `train.method = "reward"`.
     pub path: PathBuf,
+}
+
+/// The component of the reward that `[reward.goal]` gives.
+pub const GOAL_INFORMATION: &str = "goal_information";
+
+/// `[reward.goal]`: a frozen model, which is not trained and does not play, says how likely it takes the goal of a task to be
+/// before an episode and after it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GoalSection {
+    /// The model: a directory, or a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// Or a server that gives log-probs of texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<EndpointConfig>,
+    /// What log-probs of a goal's tokens become.
+    #[serde(default)]
+    pub over: GoalTokens,
+}
+
+/// What the log-probs of a goal's tokens become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GoalTokens {
+    /// Their mean, so that long goals and short ones have one scale.
+    #[default]
+    Mean,
+    /// Their sum: the log-prob of the goal.
+    Sum,
 }
 
 /// `[checkpoint]`

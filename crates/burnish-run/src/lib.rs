@@ -12,6 +12,7 @@ mod eval_set;
 pub mod evaluate;
 pub mod fit_thoughts;
 pub mod generate;
+mod goal;
 pub mod inspect;
 pub mod items;
 mod judge_client;

@@ -1,5 +1,5 @@
 //! The models of a recipe that have to do with episodes besides the trained one: the simulated user, who takes part, and
-//! the reward model, which judges.
+//! the reward model and the model of goals, which judge.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
 
 use crate::RunError;
+use crate::goal::GoalReader;
 use crate::policy::LoadedPolicy;
 use crate::reward_model::{RewardModel, RewardReader};
 use burnish_recipe::Recipe;
@@ -27,6 +28,7 @@ const USER: &str = "user";
 pub(crate) struct Others {
     partners: Option<Partners>,
     reward_model: Option<RewardModel>,
+    goal: Option<GoalReader>,
 }
 
 impl Others {
@@ -35,7 +37,11 @@ impl Others {
     /// # Errors
     /// If a model can't be loaded, or a server's key is missing.
     pub(crate) fn of_recipe(recipe: &Recipe) -> Result<Self, RunError> {
-        Ok(Others { partners: partners(recipe)?, reward_model: RewardModel::of_recipe(recipe)? })
+        Ok(Others {
+            partners: partners(recipe)?,
+            reward_model: RewardModel::of_recipe(recipe)?,
+            goal: GoalReader::of_recipe(recipe)?,
+        })
     }
 
     /// Checks that they can read the tokens of a policy with this tokenizer.
@@ -46,11 +52,11 @@ impl Others {
         self.reward_model.as_ref().map_or(Ok(()), |model| model.check(policy))
     }
 
-    /// Plays `spec` with the partners, and has the reward model judge its episodes. Everything that a run plays is
-    /// played here.
+    /// Plays `spec` with the partners, and has the reward model, and the model of goals, judge its episodes. Everything that a
+    /// run plays is played here.
     ///
     /// # Errors
-    /// If a policy fails, a prompt does not fit, or two judges give the same reward.
+    /// If a policy fails, a prompt does not fit, a server does not answer, or two judges give the same reward.
     pub(crate) fn play(
         &self,
         policy: &mut dyn Policy,
@@ -59,6 +65,9 @@ impl Others {
         let mut episodes = rollout::play(policy, &RolloutSpec { partners: self.partners.as_ref(), ..*spec })?;
         if let Some(model) = &self.reward_model {
             model.judge(&mut episodes)?;
+        }
+        if let Some(reader) = &self.goal {
+            reader.judge(spec, &mut episodes)?;
         }
         Ok(episodes)
     }

@@ -27,6 +27,9 @@ pub struct ClarifyConfig {
     pub rewards: Vec<Component>,
     /// Who demonstrates.
     pub demonstrations: Asker,
+    /// What the policy does.
+    #[serde(skip_serializing_if = "Role::is_asker")]
+    pub role: Role,
     /// The style of the prompt.
     pub prompt: PromptStyle,
 }
@@ -80,6 +83,23 @@ pub enum Asker {
     Random,
 }
 
+/// What the policy does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Asks the customer.
+    #[default]
+    Asker,
+    /// Reads what a customer said, and says what is wanted: what a model learns that is then to tell how likely a goal is.
+    Reader,
+}
+
+impl Role {
+    fn is_asker(&self) -> bool {
+        *self == Role::Asker
+    }
+}
+
 /// The style in which a task is presented to the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -102,6 +122,7 @@ impl Default for ClarifyConfig {
             unknown: 0.1,
             rewards: vec![Component::Information],
             demonstrations: Asker::Informed,
+            role: Role::Asker,
             prompt: PromptStyle::Full,
         }
     }
@@ -141,6 +162,9 @@ impl ClarifyConfig {
                 let problem = format!("{max} is below {key}.min, which is {min}; nearest: {min}");
                 return Err(config_error(&format!("{key}.max"), &problem));
             }
+        }
+        if self.role == Role::Reader && self.rewards != [Component::Success] {
+            return Err(config_error("rewards", "a reader is paid for `success` alone: write [\"success\"]"));
         }
         if self.rewards.is_empty() {
             let known = Component::ALL.map(Component::name).join("`, `");

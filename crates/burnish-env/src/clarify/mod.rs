@@ -7,11 +7,13 @@
 mod belief;
 mod config;
 mod play;
+mod reader;
 #[cfg(test)]
 mod tests;
 mod world;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use burnish_core::rng::{Address, Purpose, Stream, fold_bytes};
 use burnish_core::{Message, Task, TaskId};
@@ -19,10 +21,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::digest::digest;
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
+use crate::{
+    Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Goals, TaskSet, Wanted, settings,
+};
 
 pub use belief::Belief;
-pub use config::{Asker, ClarifyConfig, Component, PromptStyle, Span};
+pub use config::{Asker, ClarifyConfig, Component, PromptStyle, Role, Span};
 pub use world::{Goal, Known, Order, Records, Slot};
 
 const ID: &str = "clarify";
@@ -66,11 +70,28 @@ impl Truth {
         self.said.iter().chain(&self.asked).fold(all, |belief, known| belief.after(known))
     }
 
-    /// What the policy reads first.
-    fn prompt(&self, style: PromptStyle) -> Vec<Message> {
+    /// The records, and what the customer says at the beginning.
+    fn opening(&self) -> String {
         let said: Vec<&str> = self.said.iter().map(Known::words).collect();
         let said = if said.is_empty() { "help".to_owned() } else { said.join(" ") };
-        let mut prompt = vec![Message::user(format!("{}\nsays {said}", self.records.text()))];
+        format!("{}\nsays {said}", self.records.text())
+    }
+
+    /// What a reader reads: the opening, and each question with its answer.
+    fn known(&self, answered: &[Known]) -> String {
+        let mut text = self.opening();
+        for known in self.asked.iter().chain(answered) {
+            let _ = write!(text, "\n{} {}", known.slot().name(), known.words());
+        }
+        text + "\nwants"
+    }
+
+    /// What the policy reads first.
+    fn prompt(&self, role: Role, style: PromptStyle) -> Vec<Message> {
+        if role == Role::Reader {
+            return vec![Message::user(self.known(&[]))];
+        }
+        let mut prompt = vec![Message::user(self.opening())];
         for known in &self.asked {
             prompt.push(Message::assistant(format!("ask {}", known.slot().name())));
             prompt.push(Message::user(known.words()));
@@ -130,7 +151,7 @@ impl ClarifyTasks {
         Ok(Task {
             id: TaskId(format!("{ID}/{}", digest(content.to_string().as_bytes()))),
             environment: ID.to_owned(),
-            prompt: truth.prompt(self.config.prompt),
+            prompt: truth.prompt(self.config.role, self.config.prompt),
             truth: content,
             labels: BTreeMap::from([
                 ("intent".to_owned(), truth.goal.intent.clone()),
@@ -203,7 +224,10 @@ impl Generator for ClarifyTasks {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(play::Clarify::new(self.config.clone()))
+        match self.config.role {
+            Role::Asker => Box::new(play::Clarify::new(self.config.clone())),
+            Role::Reader => Box::new(reader::Reader::default()),
+        }
     }
 
     fn draw(&self, task: &Task, _answer: Option<&str>) -> String {
@@ -225,6 +249,22 @@ impl Generator for ClarifyTasks {
     fn demonstrations(&self) -> Option<&dyn Demonstrations> {
         Some(self)
     }
+
+    fn goals(&self) -> Option<&dyn Goals> {
+        (self.config.role == Role::Asker).then_some(self)
+    }
+}
+
+impl Goals for ClarifyTasks {
+    fn wanted(&self, task: &Task, answers: &[Message]) -> Option<Wanted> {
+        let truth = Truth::of(task).ok()?;
+        let asked = answers.iter().map_while(|answer| play::question(&answer.content).ok().flatten());
+        let answered: Vec<Known> = asked
+            .take(self.config.questions)
+            .map(|slot| Known::answer(&truth.goal, slot, &truth.unknown))
+            .collect();
+        Some(Wanted { known: truth.known(&answered), goal: truth.goal.to_string() })
+    }
 }
 
 impl Demonstrations for ClarifyTasks {
@@ -235,6 +275,10 @@ impl Demonstrations for ClarifyTasks {
 
     fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
         let truth = Truth::of(task).ok()?;
+        if self.config.role == Role::Reader {
+            let goal = Message::assistant(truth.goal.to_string());
+            return Some(task.prompt.iter().cloned().chain([goal]).collect());
+        }
         let mut stream = Stream::new(fold_bytes(0, task.id.0.as_bytes()));
         let questions = self.questions(&truth, &mut stream);
         let mut played = task.prompt.clone();

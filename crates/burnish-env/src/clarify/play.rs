@@ -46,7 +46,7 @@ impl Clarify {
 ///
 /// # Errors
 /// If it is neither.
-fn question(text: &str) -> Result<Option<Slot>, ()> {
+pub(super) fn question(text: &str) -> Result<Option<Slot>, ()> {
     // Thoughts may stand before the answer.
     let text = text.rsplit_once("</think>").map_or(text, |(_, rest)| rest).trim();
     match text.strip_prefix("ask ") {

@@ -138,3 +138,48 @@ fn contradictions_are_named() {
     );
     assert!(problem(ClarifyConfig { recency: 0.5, ..base }).starts_with("recency: 0.5 is out of range"));
 }
+
+#[test]
+fn a_reader_says_the_goal_and_a_model_of_goals_reads_what_a_reader_would() {
+    let config = ClarifyConfig {
+        role: Role::Reader,
+        rewards: vec![Component::Success],
+        asked: Span { min: 0, max: 4 },
+        ..ClarifyConfig::default()
+    };
+    let (reader, read) = tasks(&config, 5, 40);
+    assert!(reader.goals().is_none());
+    for task in &read {
+        let right = reader.demonstrate(task).unwrap();
+        assert_eq!(right.content, Truth::of(task).unwrap().goal.to_string());
+        let (verdict, _) = play(&reader, task, &[&right.content]);
+        assert!(verdict.success && verdict.rewards["success"] == 1.0);
+        let (verdict, _) = play(&reader, task, &["cancel"]);
+        assert!(!verdict.success && verdict.rewards["success"] == 0.0);
+    }
+
+    // An answer counts that the policy itself did not read any more: that to its last question.
+    let (asker, tasks) = tasks(&ClarifyConfig { questions: 2, ..ClarifyConfig::default() }, 5, 40);
+    let goals = asker.goals().unwrap();
+    let said = |texts: &[&str]| texts.iter().map(|text| Message::assistant(*text)).collect::<Vec<_>>();
+    for task in &tasks {
+        let truth = Truth::of(task).unwrap();
+        let before = goals.wanted(task, &[]).unwrap();
+        assert_eq!(before.goal, truth.goal.to_string());
+        assert_eq!(before.known, format!("{}\nwants", truth.opening()));
+        assert_eq!(goals.wanted(task, &said(&["act"])).unwrap(), before);
+        assert_eq!(goals.wanted(task, &said(&["What?", "ask item"])).unwrap(), before);
+        let after = goals.wanted(task, &said(&["ask item", "ask order", "ask intent"])).unwrap();
+        let [item, order] =
+            [Slot::Item, Slot::Order].map(|slot| Known::answer(&truth.goal, slot, &truth.unknown));
+        let told = format!("\nitem {}\norder {}\nwants", item.words(), order.words());
+        assert_eq!(after.known, truth.opening() + &told);
+    }
+}
+
+#[test]
+fn a_reader_is_paid_for_success_alone() {
+    let error =
+        ClarifyTasks::new(ClarifyConfig { role: Role::Reader, ..ClarifyConfig::default() }).unwrap_err();
+    assert!(error.to_string().contains("rewards"), "{error}");
+}

@@ -14,10 +14,12 @@ mod stream;
 mod streaming_tests;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod wire;
 
 pub use policy::EndpointPolicy;
 pub use stream::Delta;
+pub use texts::Continuation;
 
 /// Below a server's address.
 const PATH: &str = "/chat/completions";

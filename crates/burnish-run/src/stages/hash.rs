@@ -80,6 +80,7 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_deref());
     let user = recipe.user.as_ref().and_then(|user| user.path.as_deref());
     let reward = recipe.reward.model.as_ref().map(|model| &*model.path);
+    let goal = recipe.reward.goal.as_ref().and_then(|goal| goal.path.as_deref());
     let given = [
         ("policy", path),
         ("critic", critic),
@@ -87,6 +88,7 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
         ("judge", judge),
         ("user", user),
         ("reward", reward),
+        ("goal", goal),
         ("user_scores", scores_of(recipe.user.as_ref().and_then(|user| user.strategy.as_ref()))),
         ("judge_scores", scores_of(recipe.judge.as_ref().and_then(|judge| judge.strategy.as_ref()))),
     ];
