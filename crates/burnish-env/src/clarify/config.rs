@@ -28,7 +28,7 @@ pub struct ClarifyConfig {
     /// Who demonstrates.
     pub demonstrations: Asker,
     /// What the policy does.
-    #[serde(skip_serializing_if = "Role::is_asker")]
+    #[serde(default, skip_serializing_if = "Role::is_asker")]
     pub role: Role,
     /// The style of the prompt.
     pub prompt: PromptStyle,
