@@ -19,7 +19,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/worlds.toml"),
     set: &[],
     study: Some("recipes/studies/worlds.toml"),
-    results: &[],
+    results: &["docs/results/worlds.md"],
     reduces_to: &["a reward for calls alone at tau = 1, and for the state alone at tau = 0"],
     run: None,
     status: Status::Runs,
