@@ -105,7 +105,7 @@ pub(super) fn device_with(options: Options) -> Option<TestDevice> {
     Some(TestDevice { cuda: Cuda::open_with(0, options).unwrap(), _turn: turn })
 }
 
-pub(super) fn is_real() -> bool {
+pub(crate) fn is_real() -> bool {
     std::env::var_os("BURNISH_TEST_GPU").is_some()
 }
 

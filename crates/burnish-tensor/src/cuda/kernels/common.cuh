@@ -81,18 +81,18 @@ __device__ __forceinline__ float block_max(float x, float* shared) {
 #define GRID_FIRST ((i64)blockIdx.x * blockDim.x + threadIdx.x)
 #define GRID_STEP ((i64)gridDim.x * blockDim.x)
 
-// Four neighbouring elements at a time, with a single access if their addresses allow it.
-template <typename T>
-struct alignas(4 * sizeof(T)) Four {
-    T x[4];
+// Neighbouring elements that are read and written with one access, or with two for 32 bytes.
+template <int PER, typename T>
+struct alignas(PER * sizeof(T) < 16 ? PER * sizeof(T) : 16) Chunk {
+    T x[PER];
 };
 
-// Elements `first..first + 4` of `n`; zeros beyond.
+// Elements `first..first + 4` of `n`, with zeros beyond; with one access if their addresses allow it.
 template <typename T>
 __device__ __forceinline__ void load_four(float x[4], const T* from, i64 first, i64 n) {
     from += first;
-    if (first + 4 <= n && (u64)from % sizeof(Four<T>) == 0) {
-        Four<T> all = *(const Four<T>*)from;
+    if (first + 4 <= n && (u64)from % sizeof(Chunk<4, T>) == 0) {
+        Chunk<4, T> all = *(const Chunk<4, T>*)from;
         for (int i = 0; i < 4; ++i) x[i] = widen(all.x[i]);
     } else {
         for (int i = 0; i < 4; ++i) x[i] = first + i < n ? widen(from[i]) : 0.0f;
@@ -102,10 +102,10 @@ __device__ __forceinline__ void load_four(float x[4], const T* from, i64 first, 
 template <typename T>
 __device__ __forceinline__ void store_four(T* to, const float x[4], i64 first, i64 n) {
     to += first;
-    if (first + 4 <= n && (u64)to % sizeof(Four<T>) == 0) {
-        Four<T> all;
+    if (first + 4 <= n && (u64)to % sizeof(Chunk<4, T>) == 0) {
+        Chunk<4, T> all;
         for (int i = 0; i < 4; ++i) narrow(&all.x[i], x[i]);
-        *(Four<T>*)to = all;
+        *(Chunk<4, T>*)to = all;
     } else {
         for (int i = 0; i < 4; ++i)
             if (first + i < n) narrow(to + i, x[i]);

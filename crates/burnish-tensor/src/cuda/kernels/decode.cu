@@ -52,12 +52,6 @@ KERNEL(256, read_pages_bf16, bf16* k, bf16* v, const bf16* cache, const int* slo
     read_row(k, v, cache, slots, page_len, width);
 }
 
-// Neighbouring elements that a lane reads with one access, or with two for 32 bytes.
-template <int PER, typename T>
-struct alignas(PER * sizeof(T) < 16 ? PER * sizeof(T) : 16) Chunk {
-    T x[PER];
-};
-
 #define ATTEND_WARPS 4
 
 // A task's rows, as a warp walks over them: `lanes` lanes share a row, a chunk each, so that a warp has `32 / lanes` rows
