@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::{
         cuda::testing::{PRECISIONS, device, rounded},
-        reference,
+        ops, reference,
         testing::{assert_close, assert_gradient, random, weighted, wide},
     };
 
@@ -148,6 +148,29 @@ mod tests {
                 }
                 // Summed in f32 from bf16 values.
                 assert_gradient(&d_weight, &weight, |w| weighted(&d_out, &of(&wide(&x), w)), 1e-4);
+            }
+        }
+    }
+
+    #[test]
+    fn wide_groups_are_those_of_the_cpu() {
+        let Some(cuda) = device() else { return };
+        // Several steps of a warp, one of a block, several of a block.
+        for (groups, width) in [(9, 700), (2, 1030), (2, 4200)] {
+            for (precision, tolerance) in PRECISIONS {
+                let (x, weight) = (rounded(precision, random(1, groups * width)), random(2, width));
+                let d_out = rounded(precision, random(3, x.len()));
+                let gw = Buffer::upload(&cuda, &weight);
+                let factors = Factors { weight: gw.all(), offset: 0.0 };
+                let [gx, mut d] = [&x, &d_out].map(|x| Values::upload(&cuda, precision, x));
+                let (y, inverse_rms) = forward(&cuda, gx.all(), factors, EPS);
+                let (expected, of_groups) = ops::norm::forward(&x, &weight, EPS);
+                assert_close(&y.download().unwrap(), &wide(&expected), tolerance);
+                assert_close(&inverse_rms.download().unwrap(), &wide(&of_groups), 1e-6);
+                backward(&cuda, gx.all(), inverse_rms.all(), factors, d.all_mut(), None);
+                let mut expected = d_out.clone();
+                ops::norm::backward(&x, &of_groups, &weight, &mut expected, None);
+                assert_close(&d.download().unwrap(), &wide(&expected), 1e-5 + tolerance);
             }
         }
     }

@@ -90,6 +90,25 @@ fn scores_and_gradients_are_those_of_the_reference() {
 }
 
 #[test]
+fn rows_of_thousands_of_logits_are_those_of_the_reference() {
+    let Some(cuda) = device() else { return };
+    let mut case = Case::new(&cuda, 3, 2, Vocab::only(5001, |id| id % 7 != 1));
+    // Logits grow along a row, so that each thread's largest rises as it goes on.
+    case.weight.iter_mut().enumerate().for_each(|(at, w)| *w *= 1.0 + (at / 2) as f32 / 1000.0);
+    let (d_logprob, d_entropy) = (random(5, 3), random(6, 3));
+    let [logprobs, entropies, d_hidden, _] = case.run(false, 2, &d_logprob, &d_entropy);
+    let (hidden, weight) = (wide(&case.hidden), wide(&case.weight));
+    let expected = case.reference(&hidden, &weight);
+    assert_close(&logprobs, &expected.0, 1e-6);
+    assert_close(&entropies, &expected.1, 1e-6);
+    let loss = |hidden: &[f64]| {
+        let (logprobs, entropies) = case.reference(hidden, &weight);
+        weighted(&d_logprob, &logprobs) + weighted(&d_entropy, &entropies)
+    };
+    assert_gradient(&d_hidden, &case.hidden, loss, 1e-5);
+}
+
+#[test]
 fn an_excluded_target_has_no_probability_and_no_gradient() {
     let Some(cuda) = device() else { return };
     let mut case = Case::new(&cuda, 3, 2, Vocab::only(6, |id| id != 4));
