@@ -111,7 +111,7 @@ pub trait Goals {
 }
 
 /// A goal, and what is known of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Wanted {
     /// What is known, in words, for a model that goes on with the goal.
     pub known: String,

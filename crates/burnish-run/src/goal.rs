@@ -92,31 +92,31 @@ impl GoalReader {
             .collect();
         // The episodes of a group begin with the same words, and many end with the same.
         let mut asked: Vec<&Wanted> = Vec::new();
-        for [before, after] in pairs.iter().flatten().filter(|[before, after]| before != after) {
-            for wanted in [before, after] {
-                if !asked.contains(&wanted) {
-                    asked.push(wanted);
-                }
-            }
+        let mut places: HashMap<&Wanted, usize> = HashMap::new();
+        for wanted in pairs.iter().flatten().filter(|[before, after]| before != after).flatten() {
+            places.entry(wanted).or_insert_with(|| {
+                asked.push(wanted);
+                asked.len() - 1
+            });
         }
         let found = self.read(&asked)?;
+        let value = |wanted: &Wanted| -> Result<f64, &String> {
+            let Some(place) = places.get(wanted) else { return Ok(0.0) };
+            let logprobs = found[*place].as_ref()?;
+            let sum = logprobs.iter().sum::<f64>();
+            Ok(match self.over {
+                GoalTokens::Sum => sum,
+                GoalTokens::Mean => sum / logprobs.len().max(1) as f64,
+            })
+        };
         for (episode, pair) in episodes.iter_mut().zip(&pairs) {
             let Some([before, after]) = pair else { continue };
-            let value = |wanted: &Wanted| -> Result<f64, String> {
-                let place = asked.iter().position(|other| *other == wanted);
-                let logprobs = place.map_or(&Ok(Vec::new()), |place| &found[place]).clone()?;
-                let sum = logprobs.iter().sum::<f64>();
-                Ok(match self.over {
-                    GoalTokens::Sum => sum,
-                    GoalTokens::Mean => sum / logprobs.len().max(1) as f64,
-                })
-            };
             let gained = match before == after {
                 true => Ok(0.0),
                 false => value(after).and_then(|after| Ok(after - value(before)?)),
             };
             match gained {
-                Err(reason) => episode.verdict.validity = Validity::Unscored { reason },
+                Err(reason) => episode.verdict.validity = Validity::Unscored { reason: reason.clone() },
                 Ok(gained) => {
                     if episode.verdict.rewards.insert(GOAL_INFORMATION.into(), gained).is_some() {
                         return Err(RunError::Refused(format!(

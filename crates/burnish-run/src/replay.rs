@@ -10,7 +10,7 @@ use crate::RunError;
 use crate::inspect::{environment_of, recorded_step};
 use crate::online::plan_of;
 use crate::stored;
-use burnish_recipe::Recipe;
+use burnish_recipe::{GOAL_INFORMATION, Recipe};
 use burnish_rl::overlong::OVERLONG;
 use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 
@@ -104,6 +104,7 @@ fn difference(again: &Episode, was: &Episode, is_judged_elsewhere: bool) -> Opti
     // Parts of the verdict that the run itself adds or replaces do not come from the environment.
     let mut verdict = was.verdict.clone();
     verdict.rewards.remove(OVERLONG);
+    verdict.rewards.remove(GOAL_INFORMATION);
     (!is_judged_elsewhere && verdict != again.verdict).then_some("verdict")
 }
 

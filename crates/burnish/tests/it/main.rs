@@ -20,6 +20,7 @@ mod example;
 mod fit_thoughts;
 mod gate;
 mod generate;
+mod goal;
 mod gpu;
 mod grpo;
 mod hints;
