@@ -86,6 +86,34 @@ __device__ __forceinline__ void store_sums(bf16* to, const float sums[2 * STEPS]
     _Pragma("unroll") for (int n = 0; n < (count); ++n) \
         results[n][0] = results[n][1] = results[n][2] = results[n][3] = 0.0f;
 
+// One half of a warp's rows: scores, of TILES times 8 columns, become powers of two of `unit` times their distance from the
+// largest one so far, which are added to the lane's part of `sum`; what was summed up before is scaled to that.
+template <int TILES>
+__device__ __forceinline__ void soften(float scores[TILES][4], float sums[2 * STEPS][4], float max[2], float sum[2],
+                                       float unit, int half) {
+    float largest = max[half];
+#pragma unroll
+    for (int n = 0; n < TILES; ++n) largest = fmaxf(largest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+    largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 1));
+    largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 2));
+    float factor = power_of_two((max[half] - largest) * unit), tile_sum = 0.0f;
+    max[half] = largest;
+#pragma unroll
+    for (int n = 0; n < TILES; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            float& score = scores[n][2 * half + e];
+            score = power_of_two(fmaf(score, unit, -largest * unit));
+            tile_sum += score;
+        }
+    sum[half] = fmaf(sum[half], factor, tile_sum);
+#pragma unroll
+    for (int n = 0; n < 2 * STEPS; ++n) {
+        sums[n][2 * half] *= factor;
+        sums[n][2 * half + 1] *= factor;
+    }
+}
+
 // The tiles of a task, one after the other: of each head, of each range.
 struct Walk {
     const int* ranges;
@@ -178,28 +206,7 @@ KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q
                     for (int e = 0; e < 2; ++e)
                         if (8 * n + lane % 4 * 2 + e > last) scores[n][2 * half + e] = NEGATIVE_INFINITY;
             }
-            float largest = max[half];
-#pragma unroll
-            for (int n = 0; n < COLUMNS / 8; ++n)
-                largest = fmaxf(largest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
-            largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 1));
-            largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 2));
-            float factor = power_of_two((max[half] - largest) * unit), tile_sum = 0.0f;
-            max[half] = largest;
-#pragma unroll
-            for (int n = 0; n < COLUMNS / 8; ++n)
-#pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    float& score = scores[n][2 * half + e];
-                    score = power_of_two(fmaf(score, unit, -largest * unit));
-                    tile_sum += score;
-                }
-            sum[half] = fmaf(sum[half], factor, tile_sum); // of this lane's columns
-#pragma unroll
-            for (int n = 0; n < 2 * STEPS; ++n) {
-                sums[n][2 * half] *= factor;
-                sums[n][2 * half + 1] *= factor;
-            }
+            soften<COLUMNS / 8>(scores, sums, max, sum, unit, half);
         }
 #pragma unroll
         for (int n = 0; n < COLUMNS / 16; ++n) {
@@ -454,33 +461,12 @@ KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const
         for (int step = 0; step < STEPS; ++step) multiply_rows<1>(scores, left[step], keys, step, lane);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float largest = max[half];
 #pragma unroll
             for (int n = 0; n < 2; ++n)
 #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    float& score = scores[n][2 * half + e];
-                    if (8 * n + lane % 4 * 2 + e >= used) score = NEGATIVE_INFINITY;
-                    largest = fmaxf(largest, score);
-                }
-            largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 1));
-            largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 2));
-            float factor = power_of_two((max[half] - largest) * unit), page_sum = 0.0f;
-            max[half] = largest;
-#pragma unroll
-            for (int n = 0; n < 2; ++n)
-#pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    float& score = scores[n][2 * half + e];
-                    score = power_of_two(fmaf(score, unit, -largest * unit));
-                    page_sum += score;
-                }
-            sum[half] = fmaf(sum[half], factor, page_sum); // of this lane's rows
-#pragma unroll
-            for (int n = 0; n < 2 * STEPS; ++n) {
-                results[n][2 * half] *= factor;
-                results[n][2 * half + 1] *= factor;
-            }
+                for (int e = 0; e < 2; ++e)
+                    if (8 * n + lane % 4 * 2 + e >= used) scores[n][2 * half + e] = NEGATIVE_INFINITY;
+            soften<2>(scores, results, max, sum, unit, half);
         }
         u32 weights[4];
         as_left(weights, scores[0], scores[1]);
