@@ -105,7 +105,7 @@ pub struct CellStep {
 
 /// Episodes that find out what somebody wants who has not said all of it.
 pub trait Goals {
-    /// What the policy knows of a task after these answers of its own, and what is wanted; `None` for a task without a goal
+    /// What is known of a task after these answers of the policy, and what is wanted; `None` for a task without a goal
     /// in words.
     fn wanted(&self, task: &Task, answers: &[Message]) -> Option<Wanted>;
 }

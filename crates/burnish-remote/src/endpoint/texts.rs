@@ -1,4 +1,4 @@
-//! Log-probs of given texts: `POST URL/completions` with `echo`, as vLLM, SGLang and llama.cpp answer it.
+//! Log-probs of given texts: `POST URL/completions` with `echo` and `logprobs`, of OpenAI's API for completions.
 
 use burnish_http::HttpError;
 use serde::Deserialize;

@@ -53,11 +53,11 @@ KERNEL(256, read_pages_bf16, bf16* k, bf16* v, const bf16* cache, const int* slo
 }
 
 #define ATTEND_WARPS 4
+#define IN_FLIGHT 4 // rows that a lane reads before it computes with them
 
 // A task's rows, as a warp walks over them: `lanes` lanes share a row, a chunk each, so that a warp has `32 / lanes` rows
-// at once and takes IN_FLIGHT times that many in a step, all of which a lane reads before it computes with them. Slot `i` is
-// row `i % PAGE_ROWS` of the task's page `i / PAGE_ROWS`.
-template <int IN_FLIGHT, typename T>
+// at once and takes IN_FLIGHT times that many in a step. Slot `i` is row `i % PAGE_ROWS` of the task's page `i / PAGE_ROWS`.
+template <typename T>
 struct SeenRows {
     const T* pages; // from the first column on
     const int* entries; // in shared memory
@@ -77,7 +77,7 @@ struct SeenRows {
     }
 };
 
-template <int PER, int IN_FLIGHT, typename T>
+template <int PER, typename T>
 __device__ __forceinline__ void load_rows(Chunk<PER, T> x[IN_FLIGHT], const T* const rows[IN_FLIGHT], int column) {
 #pragma unroll
     for (int i = 0; i < IN_FLIGHT; ++i) {
@@ -91,8 +91,8 @@ __device__ __forceinline__ void load_rows(Chunk<PER, T> x[IN_FLIGHT], const T* c
 }
 
 // Scores of `heads` (at most GROUP) queries `[heads, head_dim]` with all rows, to `weights [heads, SPLIT_ROWS]`.
-template <int PER, int GROUP, int IN_FLIGHT, typename T>
-__device__ __forceinline__ void score_seen(float* weights, const float* queries, const SeenRows<IN_FLIGHT, T>& keys,
+template <int PER, int GROUP, typename T>
+__device__ __forceinline__ void score_seen(float* weights, const float* queries, const SeenRows<T>& keys,
                                            int heads, int head_dim) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % keys.lanes, chunks = head_dim / PER;
     for (int first = warp * keys.step(); first < keys.slots; first += ATTEND_WARPS * keys.step()) {
@@ -106,7 +106,7 @@ __device__ __forceinline__ void score_seen(float* weights, const float* queries,
         }
         for (int c = lane; c < chunks; c += keys.lanes) {
             Chunk<PER, T> x[IN_FLIGHT];
-            load_rows<PER, IN_FLIGHT>(x, rows, c * PER);
+            load_rows<PER>(x, rows, c * PER);
 #pragma unroll
             for (int g = 0; g < GROUP; ++g) {
                 if (g >= heads) continue;
@@ -154,8 +154,8 @@ __device__ __forceinline__ void exponentiate(float* weights, float* sums, int he
 }
 
 // Each warp's share of the sums of weighted rows: `parts [ATTEND_WARPS, heads, head_dim]`.
-template <int PER, int GROUP, int IN_FLIGHT, typename T>
-__device__ __forceinline__ void weigh_seen(float* parts, const float* weights, const SeenRows<IN_FLIGHT, T>& values,
+template <int PER, int GROUP, typename T>
+__device__ __forceinline__ void weigh_seen(float* parts, const float* weights, const SeenRows<T>& values,
                                            int heads, int head_dim) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, chunks = head_dim / PER;
     for (int chunk = 0; chunk < chunks; chunk += values.lanes) {
@@ -170,7 +170,7 @@ __device__ __forceinline__ void weigh_seen(float* parts, const float* weights, c
 #pragma unroll
             for (int i = 0; i < IN_FLIGHT; ++i) rows[i] = c < chunks ? values.row(values.slot(first, i)) : nullptr;
             Chunk<PER, T> x[IN_FLIGHT];
-            load_rows<PER, IN_FLIGHT>(x, rows, c * PER);
+            load_rows<PER>(x, rows, c * PER);
 #pragma unroll
             for (int g = 0; g < GROUP; ++g) {
                 if (g >= heads) continue;
@@ -200,7 +200,7 @@ __device__ __forceinline__ void weigh_seen(float* parts, const float* weights, c
 // depend on other rows. Writes unnormalised outputs `[tasks, heads, head_dim]`, and the largest scaled score and the
 // sum of exponentials `[tasks, heads, 2]`. Scores are in units of ln 2. PER divides `head_dim`; GROUP heads are taken at
 // a time.
-template <int PER, int GROUP, int IN_FLIGHT, typename T>
+template <int PER, int GROUP, typename T>
 __device__ __forceinline__ void attend(float* outs, float* sums, const T* q, const T* cache, const int* tasks,
                                        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim,
                                        float scale) {
@@ -211,7 +211,7 @@ __device__ __forceinline__ void attend(float* outs, float* sums, const T* q, con
     __shared__ int entries[2 * SPLIT_PAGES];
     const int* task = tasks + (i64)blockIdx.x * 3;
     if (threadIdx.x < 2 * task[2]) entries[threadIdx.x] = pages[(i64)task[1] * 2 + threadIdx.x];
-    SeenRows<IN_FLIGHT, T> keys;
+    SeenRows<T> keys;
     keys.pages = cache + kv_head * head_dim;
     keys.entries = entries;
     keys.page_len = page_len;
@@ -219,7 +219,7 @@ __device__ __forceinline__ void attend(float* outs, float* sums, const T* q, con
     keys.width = width;
     keys.lanes = 32;
     while (keys.lanes / 2 >= chunks) keys.lanes /= 2;
-    SeenRows<IN_FLIGHT, T> values = keys;
+    SeenRows<T> values = keys;
     values.pages += (i64)PAGE_ROWS * width;
     for (int first = 0; first < group; first += GROUP) {
         int own = min(GROUP, group - first), head = kv_head * group + first;
@@ -243,33 +243,32 @@ __device__ __forceinline__ void attend(float* outs, float* sums, const T* q, con
 }
 
 // In chunks of 16 bytes where rows have whole ones.
-template <int GROUP, int IN_FLIGHT, typename T>
+template <int GROUP, typename T>
 __device__ __forceinline__ void attend_in_chunks(float* outs, float* sums, const T* q, const T* cache, const int* tasks,
                                                  const int* pages, i64 page_len, int heads, int kv_heads, int head_dim,
                                                  float scale) {
     if (head_dim % (16 / (int)sizeof(T)) == 0)
-        attend<16 / sizeof(T), GROUP, IN_FLIGHT>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim,
-                                                 scale);
+        attend<16 / sizeof(T), GROUP>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
     else
-        attend<1, GROUP, IN_FLIGHT>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+        attend<1, GROUP>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 
 // The kernels of small groups need fewer registers.
 KERNEL(128, decode_pairs_f32, float* outs, float* sums, const float* q, const float* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend_in_chunks<2, 4>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    attend_in_chunks<2>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 KERNEL(128, decode_pairs_bf16, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend_in_chunks<2, 4>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    attend_in_chunks<2>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 KERNEL(128, decode_eights_f32, float* outs, float* sums, const float* q, const float* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend_in_chunks<8, 4>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    attend_in_chunks<8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 KERNEL(128, decode_eights_bf16, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
-    attend_in_chunks<8, 4>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
+    attend_in_chunks<8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 
 // One block per query row and head: combines the row's tasks `firsts[row]..firsts[row + 1]`.
