@@ -51,6 +51,9 @@ pub struct Summary {
     pub rewards: BTreeMap<String, f64>,
     /// Rate of each flag by name; a flag that a verdict does not name counts as not set.
     pub flags: BTreeMap<String, f64>,
+    /// Mean of each of the environment's metrics by name, over the tasks with an episode that has it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
     /// Mean number of tokens that the policy sampled in an episode, over all turns and agents.
     pub completion_tokens_mean: Option<f64>,
     /// -log p of the tokens that the policy sampled, in nats: a mean over tasks of the mean over a task's tokens. If
@@ -118,6 +121,7 @@ impl Summary {
             reward: bootstrap::mean(&reward, seed),
             rewards: named_means(&scored, |episode| &episode.verdict.rewards, |reward| *reward),
             flags: flag_rates(&groups),
+            metrics: metric_means(&scored),
             completion_tokens_mean: mean_of(&|episode| episode.sampled_tokens() as f64),
             surprisal_mean: spread::surprisal(&scored),
             truncated_rate: mean_of(&|episode| f64::from(u8::from(is_cut_short(episode)))),
@@ -268,6 +272,21 @@ fn named_means<T>(
         *entry = mean(&task_means(groups, &of)).unwrap_or(0.0);
     }
     means
+}
+
+/// The mean of every metric, of which an episode that does not have it says nothing.
+fn metric_means(groups: &Groups<'_>) -> BTreeMap<String, f64> {
+    let mut tasks: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
+    for episodes in groups.values() {
+        let mut of_task: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
+        for (name, value) in episodes.iter().flat_map(|episode| &episode.verdict.metrics) {
+            of_task.entry(name).or_default().push(*value);
+        }
+        for (name, values) in of_task {
+            tasks.entry(name).or_default().extend(mean(&values));
+        }
+    }
+    tasks.into_iter().filter_map(|(name, values)| Some((name.clone(), mean(&values)?))).collect()
 }
 
 fn flag_rates(groups: &Groups<'_>) -> BTreeMap<String, f64> {

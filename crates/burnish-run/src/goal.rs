@@ -207,9 +207,14 @@ mod tests {
         GoalReader::of_recipe(&recipe).unwrap().unwrap()
     }
 
+    /// Customers who say nothing of what they want, and can answer every question.
+    fn open() -> Value {
+        json!({ "unknown": 0.0, "unsaid": { "min": 4, "max": 4 } })
+    }
+
     /// Episodes of one task in which the policy gives these answers, read by `reader`.
     fn judged(reader: &GoalReader, answers: &'static [&'static [&'static str]]) -> (Task, Vec<Episode>) {
-        let generator = burnish_env::build("clarify", &json!({ "unknown": 0.0 })).unwrap();
+        let generator = burnish_env::build("clarify", &open()).unwrap();
         let tasks = generator.tasks(4, 1).unwrap().tasks;
         let seeds = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks, answers.len(), &Sampling::at(1.0, 8), seeds);
@@ -274,7 +279,7 @@ mod tests {
         let answers: &[&[&str]] = &[&["act"], &["ask item", "ask intent", "act"]];
         let sum = reader(&format!("{{ path = \"{path}\", over = \"sum\" }}"));
         let (task, episodes) = judged(&sum, answers);
-        let generator = burnish_env::build("clarify", &json!({ "unknown": 0.0 })).unwrap();
+        let generator = burnish_env::build("clarify", &open()).unwrap();
         let Reader::Model { model, chat, tokens_max } = &sum.reader else { unreachable!() };
         let of = |answers: &[Message]| -> (f64, usize) {
             let wanted = generator.goals().unwrap().wanted(&task, answers).unwrap();

@@ -186,6 +186,9 @@ pub(crate) fn summary_metrics(summary: &Summary, set: &EvalSet) -> Values {
     for (flag, rate) in &summary.flags {
         put(format!("flags/{flag}"), *rate);
     }
+    for (name, mean) in &summary.metrics {
+        put(format!("environment/{name}"), *mean);
+    }
     for (label, slices) in &summary.by_label {
         for (value, slice) in slices.iter().filter(|_| (2..=LABEL_VALUES_MAX).contains(&slices.len())) {
             let leading = slice.leading().map(|interval| interval.mean);

@@ -77,7 +77,7 @@ pub fn problems(
         let found = (0..DRAWS).find_map(|step| {
             let place = Address { task, step, ..Address::new(seed, Purpose::Task) };
             made.drawn += 1;
-            problem(worlds, graph, options, &mut Stream::new(place.seed()))
+            problem(worlds, graph, options, place)
                 .inspect_err(|reason| {
                     last = reason;
                     *made.dropped.entry(*reason).or_default() += 1;
@@ -98,8 +98,11 @@ fn problem(
     worlds: &[World],
     graph: &Graph<'_>,
     options: &Options,
-    stream: &mut Stream,
+    place: Address,
 ) -> Result<Problem, &'static str> {
+    let stream = &mut Stream::new(place.seed());
+    // Words have numbers of their own, so that a refinement that draws some changes nothing else.
+    let of_words = &mut Stream::new(Address { turn: 1, ..place }.seed());
     let [least, most] = options.calls;
     let length = least + stream.index(most - least + 1);
     let chain = chain(graph, options.sampler, length, stream).ok_or("its parameters can't all be had")?;
@@ -117,7 +120,7 @@ fn problem(
     let mut at = 0;
     while at < calls.len() {
         let taken = (1 + stream.index(options.turn)).min(calls.len() - at);
-        let words = words(graph, &calls, at..at + taken, options.refinement, stream);
+        let words = words(graph, &calls, at..at + taken, options.refinement, of_words);
         let gold = calls[at..at + taken].iter().map(|call| gold(graph, call)).collect();
         turns.push(Turn { words, calls: gold });
         at += taken;

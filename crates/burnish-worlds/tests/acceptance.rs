@@ -5,9 +5,9 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use burnish_worlds::World;
 use burnish_worlds::accept::{Check, complaints};
 use burnish_worlds::graph::{Graph, LIKENESS};
+use burnish_worlds::{World, builtin, builtin_names};
 use common::all;
 
 #[test]
@@ -19,6 +19,30 @@ fn every_world_in_the_folder_is_accepted() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// What `docs/environments/worlds.md` says of them.
+#[test]
+fn eight_worlds_come_along_with_ten_tools_each_of_which_fifty_change_the_state() {
+    let worlds: Vec<World> = builtin_names().map(|name| builtin(name).unwrap().unwrap()).collect();
+    let in_folder: Vec<String> = all().into_iter().map(|world| world.name).collect();
+    assert_eq!(builtin_names().collect::<Vec<_>>(), in_folder);
+    assert_eq!(worlds.iter().map(|world| world.name.as_str()).collect::<Vec<_>>(), in_folder);
+    assert_eq!(worlds.iter().map(|world| world.tools.len()).collect::<Vec<_>>(), [10; 8]);
+
+    let mut count = 0;
+    for world in &worlds {
+        for tool in &world.tools {
+            // Those that can change the state do so in a test of their own.
+            let changes = world.tests.iter().filter(|test| test.tool == tool.name).any(|test| {
+                let mut state = world.fixture.clone();
+                tool.call(world, &mut state, &test.arguments).is_ok() && state != world.fixture
+            });
+            assert_eq!(tool.changes(), changes, "{}", tool.name);
+            count += usize::from(changes);
+        }
+    }
+    assert_eq!(count, 50);
 }
 
 #[test]

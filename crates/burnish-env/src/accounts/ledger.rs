@@ -35,6 +35,9 @@ pub(super) struct Ledger {
     pub(super) accounts: Vec<Account>,
 }
 
+/// How everything begins that a tool refuses.
+pub(super) const REFUSED: &str = "refused: ";
+
 impl Ledger {
     pub(super) fn name(&self, at: usize) -> &str {
         &self.accounts[at].name

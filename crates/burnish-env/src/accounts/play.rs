@@ -7,7 +7,7 @@ use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Verdict};
 
 use super::ID;
 use super::episode::Truth;
-use super::ledger::{Ledger, repeating, tools};
+use super::ledger::{Ledger, REFUSED, repeating, tools};
 use crate::{EnvError, Environment, Step};
 
 /// The state of an episode, with its start and its right end.
@@ -59,11 +59,14 @@ impl Environment for AccountsEnvironment {
     }
 
     fn call(&mut self, call: &FunctionCall, _key: &str) -> Result<String, EnvError> {
-        let episode = self.episode()?;
-        Ok(episode.ledger.call(call).unwrap_or_else(|refusal| {
-            episode.refused = true;
-            refusal
-        }))
+        Ok(self.episode()?.ledger.call(call).unwrap_or_else(|refusal| refusal))
+    }
+
+    /// What was refused is told by what was said, since on a record a call that changes nothing is not made again.
+    fn called(&mut self, _answer: &Message, said: &[Message]) {
+        if let Some(episode) = &mut self.episode {
+            episode.refused |= said.iter().any(|result| result.content.starts_with(REFUSED));
+        }
     }
 
     fn step(&mut self, _action: &Message) -> Result<Step, EnvError> {

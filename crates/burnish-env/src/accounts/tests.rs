@@ -184,8 +184,14 @@ fn calls_that_do_not_fit_are_told_and_counted_and_refusals_flagged() {
     let episode = played(&generator, &task, &refused);
     assert_eq!((episode.record.calls.made, episode.record.calls.failed), (4, 0));
     assert!(episode.verdict.success && episode.verdict.flags["refused"]);
-
+    // So is looking at what is not there, which changes nothing and is not done again on a record.
+    let unseen = [("balance", json!({"name": "Zed"})), pay("Ann", json!(20))];
+    let episode = played(&generator, &task, &unseen);
+    assert!(episode.verdict.success && episode.verdict.flags["refused"]);
     let spawns = spawns(std::slice::from_ref(&task));
+    let again = replay(&plan(&generator, &spawns), &spawns[0], &episode).unwrap();
+    assert_eq!(again, episode);
+
     let mut restless = Scripted(|_: &Turn| half_look(), Vec::new(), 0);
     let cut = play(&mut restless, &plan(&generator, &spawns)).unwrap().remove(0);
     assert_eq!(cut.ending, Ending::TurnsMax);

@@ -32,6 +32,20 @@ pub struct ClarifyConfig {
     pub role: Role,
     /// The style of the prompt.
     pub prompt: PromptStyle,
+    /// Customers of tau-bench's shop in place of made-up ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shop: Option<Shop>,
+}
+
+/// The shop of tau-bench.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shop {
+    /// The folder with its data, laid out as `docs/environments/tau.md` says.
+    pub path: String,
+    /// Whether goals are what the benchmark's tasks want; otherwise they are drawn, of customers whom no task serves.
+    #[serde(default)]
+    pub tasks: bool,
 }
 
 /// A range of counts, both ends included.
@@ -124,6 +138,7 @@ impl Default for ClarifyConfig {
             demonstrations: Asker::Informed,
             role: Role::Asker,
             prompt: PromptStyle::Full,
+            shop: None,
         }
     }
 }
@@ -173,10 +188,3 @@ impl ClarifyConfig {
         Ok(())
     }
 }
-
-/// What a policy is told that was not trained on this environment.
-pub(super) const RULES: &str = "A customer of a shop wants something done with an order, and may have left things unsaid. You see the \
-customer's orders (the newest first; items of pending orders can be cancelled, items of delivered ones returned or exchanged), the \
-options of items for exchanges, and how money can be paid back. Before the shop acts, you may ask for one thing at a time: answer \
-`ask intent`, `ask order`, `ask item`, `ask option` or `ask payment`. Ask for what tells most about what the customer wants, and \
-answer `act` as soon as nothing is left to ask.";

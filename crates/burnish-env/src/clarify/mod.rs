@@ -6,18 +6,24 @@
 
 mod belief;
 mod config;
+mod goal;
+mod made;
 mod play;
 mod reader;
+mod tau;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_tau;
+mod truth;
 mod world;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream, fold_bytes};
 use burnish_core::{Message, Task, TaskId};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::digest::digest;
@@ -26,8 +32,12 @@ use crate::{
 };
 
 pub use belief::Belief;
-pub use config::{Asker, ClarifyConfig, Component, PromptStyle, Role, Span};
-pub use world::{Goal, Known, Order, Records, Slot};
+pub use config::{Asker, ClarifyConfig, Component, PromptStyle, Role, Shop, Span};
+pub use goal::{Goal, Known, Slot};
+
+use crate::tau::customers::{Customer, Customers, TEST_ONLY};
+use truth::Truth;
+use world::Records;
 
 const ID: &str = "clarify";
 
@@ -44,83 +54,70 @@ pub const KIND: crate::Kind = crate::Kind {
     build: |config| Ok(Box::new(ClarifyTasks::new(settings::read(config)?)?)),
 };
 
-/// The truth of a task.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Truth {
-    records: Records,
-    goal: Goal,
-    /// What the customer says at the beginning.
-    said: Vec<Known>,
-    /// What was asked and answered before the episode.
-    asked: Vec<Known>,
-    /// Slots that the customer does not know.
-    unknown: Vec<Slot>,
-}
-
-impl Truth {
-    fn of(task: &Task) -> Result<Self, EnvError> {
-        Truth::deserialize(&task.truth)
-            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
-    }
-
-    /// What can be believed before the episode.
-    fn belief(&self, recency: f64) -> Belief {
-        let all = Belief::new(self.records.goals(recency));
-        self.said.iter().chain(&self.asked).fold(all, |belief, known| belief.after(known))
-    }
-
-    /// The records, and what the customer says at the beginning.
-    fn opening(&self) -> String {
-        let said: Vec<&str> = self.said.iter().map(Known::words).collect();
-        let said = if said.is_empty() { "help".to_owned() } else { said.join(" ") };
-        format!("{}\nsays {said}", self.records.text())
-    }
-
-    /// What a reader reads: the opening, and each question with its answer.
-    fn known(&self, answered: &[Known]) -> String {
-        let mut text = self.opening();
-        for known in self.asked.iter().chain(answered) {
-            let _ = write!(text, "\n{} {}", known.slot().name(), known.words());
-        }
-        text + "\nwants"
-    }
-
-    /// What the policy reads first.
-    fn prompt(&self, role: Role, style: PromptStyle) -> Vec<Message> {
-        if role == Role::Reader {
-            return vec![Message::user(self.known(&[]))];
-        }
-        let mut prompt = vec![Message::user(self.opening())];
-        for known in &self.asked {
-            prompt.push(Message::assistant(format!("ask {}", known.slot().name())));
-            prompt.push(Message::user(known.words()));
-        }
-        if style == PromptStyle::Full {
-            prompt.insert(0, Message::system(config::RULES));
-        }
-        prompt
-    }
-}
-
 /// Makes clarifying tasks.
 #[derive(Debug, Clone)]
 pub struct ClarifyTasks {
     config: ClarifyConfig,
+    shop: Option<Arc<Real>>,
+}
+
+/// What was read of tau-bench's shop.
+#[derive(Debug)]
+struct Real {
+    /// Customers whose goals are drawn.
+    customers: Vec<Customer>,
+    /// What the benchmark's tasks want, one call at a time.
+    wanted: Vec<Wish>,
+    files: Vec<PathBuf>,
+}
+
+/// A call that a task of tau-bench wants: which it is, its customer at that moment, and the goal.
+type Wish = (String, Customer, Goal);
+
+impl Real {
+    fn read(shop: &Shop) -> Result<Self, EnvError> {
+        let Customers { untasked, gold, files } = Customers::read(&shop.path)?;
+        let wish = |gold: crate::tau::customers::GoldCall| {
+            let goal = tau::reached(&gold.customer, &gold.call)?;
+            Some((gold.id, gold.customer, goal))
+        };
+        let wanted: Vec<Wish> = gold.into_iter().filter_map(wish).collect();
+        let nothing = if shop.tasks { wanted.is_empty() } else { untasked.is_empty() };
+        if nothing {
+            let what = if shop.tasks {
+                "task that wants a call for one item"
+            } else {
+                "customer whom no task serves"
+            };
+            return Err(settings::config_error("shop.path", &format!("`{}` has no {what}", shop.path)));
+        }
+        Ok(Real { customers: untasked, wanted, files })
+    }
 }
 
 impl ClarifyTasks {
     /// A generator with this configuration.
     ///
     /// # Errors
-    /// If a key is out of bounds or contradicts another.
+    /// If a key is out of bounds or contradicts another, or the shop's files can't be read.
     pub fn new(config: ClarifyConfig) -> Result<Self, EnvError> {
         config.check()?;
-        Ok(ClarifyTasks { config })
+        let shop = config.shop.as_ref().map(Real::read).transpose()?.map(Arc::new);
+        Ok(ClarifyTasks { config, shop })
     }
 
-    fn truth(&self, stream: &mut Stream) -> Option<Truth> {
-        let records = Records::draw(&self.config, stream);
+    /// What the benchmark's tasks want, if that is what is asked for.
+    fn wanted(&self) -> Option<&[Wish]> {
+        let shop = self.shop.as_ref()?;
+        self.config.shop.as_ref()?.tasks.then_some(&shop.wanted)
+    }
+
+    /// A customer, with a goal that is as likely as it is believed to be.
+    fn customer(&self, stream: &mut Stream) -> Option<(Records, Goal)> {
+        let records = match &self.shop {
+            Some(shop) => Records::Tau(shop.customers.get(stream.index(shop.customers.len()))?.clone()),
+            None => Records::Made(made::Records::draw(&self.config, stream)),
+        };
         let believed = Belief::new(records.goals(self.config.recency));
         let mut left = stream.uniform();
         let goal = believed.goals().find(|(_, p)| {
@@ -128,21 +125,27 @@ impl ClarifyTasks {
             left < 0.0
         });
         let goal = goal.map(|(goal, _)| goal).or_else(|| believed.likeliest())?.clone();
-        let mut slots: Vec<Slot> = Slot::ALL.into_iter().filter(|slot| goal.value(*slot).is_some()).collect();
+        Some((records, goal))
+    }
+
+    /// Draws what of a goal is said.
+    fn truth(&self, records: Records, goal: Goal, stream: &mut Stream) -> Truth {
+        let all = records.slots();
+        let mut slots: Vec<Slot> = all.iter().copied().filter(|slot| goal.value(*slot).is_some()).collect();
         stream.shuffle(&mut slots);
         let count = |span: Span, stream: &mut Stream| span.min + stream.index(span.max - span.min + 1);
         let unsaid: Vec<Slot> = slots.iter().take(count(self.config.unsaid, stream)).copied().collect();
-        let said = Slot::ALL.into_iter().filter(|slot| slots.contains(slot) && !unsaid.contains(slot));
-        let said = said.map(|slot| Known::answer(&goal, slot, &[])).collect();
+        let said = all.iter().filter(|slot| slots.contains(slot) && !unsaid.contains(slot));
+        let said = said.map(|slot| Known::answer(&goal, *slot, &[])).collect();
         let unknown: Vec<Slot> =
             unsaid.iter().filter(|_| stream.uniform() < self.config.unknown).copied().collect();
-        let mut others: Vec<Slot> =
-            Slot::ALL.into_iter().filter(|slot| unsaid.contains(slot) || !slots.contains(slot)).collect();
+        let others = all.iter().filter(|slot| unsaid.contains(slot) || !slots.contains(slot));
+        let mut others: Vec<Slot> = others.copied().collect();
         stream.shuffle(&mut others);
         let before = count(self.config.asked, stream);
         let asked =
             others.into_iter().take(before).map(|slot| Known::answer(&goal, slot, &unknown)).collect();
-        Some(Truth { records, goal, said, asked, unknown })
+        Truth { records, goal, said, asked, unknown, call: None }
     }
 
     fn task(&self, truth: &Truth) -> Result<Task, EnvError> {
@@ -166,7 +169,7 @@ impl ClarifyTasks {
         let mut asked: Vec<Slot> = truth.asked.iter().chain(&truth.said).map(Known::slot).collect();
         let mut questions = Vec::new();
         while questions.len() < self.config.questions {
-            let open = Slot::ALL.into_iter().filter(|slot| !asked.contains(slot));
+            let open = truth.records.slots().iter().copied().filter(|slot| !asked.contains(slot));
             let next = match self.config.demonstrations {
                 Asker::Random => {
                     let open: Vec<Slot> = open.collect();
@@ -210,17 +213,47 @@ impl Generator for ClarifyTasks {
         Some(self.config.rewards.iter().map(|component| component.name().to_owned()).collect())
     }
 
+    /// The benchmark's tasks come in shuffled order, none twice until all have come; if `count` is their number, in the order
+    /// of the file. All others are drawn.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
+        let order: Option<Vec<usize>> = self.wanted().map(|wanted| match wanted.len() {
+            all if all == count => (0..all).collect(),
+            all => {
+                let seed = Address::new(seed, Purpose::Shuffle).seed();
+                (0u64..).flat_map(|epoch| burnish_data::order(all, seed, epoch)).take(count).collect()
+            }
+        });
         let mut tasks = Vec::with_capacity(count);
         for index in 0..count {
             let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            let truth = self.truth(&mut Stream::new(place.seed())).ok_or_else(|| {
-                EnvError::Failed(format!("{ID}: drew records without a goal, which no configuration allows"))
-            })?;
+            let mut stream = Stream::new(place.seed());
+            let truth = match self.wanted().zip(order.as_ref()) {
+                Some((wanted, order)) => {
+                    let (call, customer, goal) = wanted[order[index]].clone();
+                    let truth = self.truth(Records::Tau(customer), goal, &mut stream);
+                    Truth { call: Some(call), ..truth }
+                }
+                None => {
+                    let (records, goal) = self.customer(&mut stream).ok_or_else(|| {
+                        EnvError::Failed(format!(
+                            "{ID}: drew records without a goal, which no configuration allows"
+                        ))
+                    })?;
+                    self.truth(records, goal, &mut stream)
+                }
+            };
             tasks.push(self.task(&truth)?);
         }
         let cell = CellReport { cell: ID.to_owned(), made: count, drawn: count, dropped: BTreeMap::new() };
         Ok(TaskSet { tasks, cells: vec![cell] })
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.shop.as_ref().map(|shop| shop.files.clone()).unwrap_or_default()
+    }
+
+    fn evaluation_only(&self) -> Option<&'static str> {
+        self.wanted().map(|_| TEST_ONLY)
     }
 
     fn environment(&self) -> Box<dyn Environment> {
@@ -235,12 +268,12 @@ impl Generator for ClarifyTasks {
             Ok(truth) => truth,
             Err(error) => return error.to_string(),
         };
-        let said: Vec<&str> = truth.said.iter().map(Known::words).collect();
-        let mut lines = vec![truth.records.text(), format!("says: {}", said.join(" "))];
+        let mut lines = vec![truth.records.whole_text(), format!("says: {}", truth.says())];
         lines.extend(truth.asked.iter().map(|known| format!("{}: {}", known.slot().name(), known.words())));
-        lines.push(format!("wants: {}", truth.goal));
+        lines.push(format!("wants: {}", truth.goal()));
+        lines.extend(truth.call.iter().map(|call| format!("call: {call}")));
         let belief = truth.belief(self.config.recency);
-        for slot in Slot::ALL {
+        for &slot in truth.records.slots() {
             lines.push(format!("{} would tell {:.3} nats", slot.name(), belief.gain(slot)));
         }
         lines.join("\n")
@@ -258,12 +291,17 @@ impl Generator for ClarifyTasks {
 impl Goals for ClarifyTasks {
     fn wanted(&self, task: &Task, answers: &[Message]) -> Option<Wanted> {
         let truth = Truth::of(task).ok()?;
-        let asked = answers.iter().map_while(|answer| play::question(&answer.content).ok().flatten());
-        let answered: Vec<Known> = asked
-            .take(self.config.questions)
-            .map(|slot| Known::answer(&truth.goal, slot, &truth.unknown))
-            .collect();
-        Some(Wanted { known: truth.known(&answered), goal: truth.goal.to_string() })
+        let slots = truth.records.slots();
+        let asked = answers.iter().map_while(|answer| play::question(&answer.content, slots).ok().flatten());
+        // What was said or asked before tells nothing when it is said again.
+        let mut answered: Vec<Known> = Vec::new();
+        for slot in asked.take(self.config.questions) {
+            let mut known = truth.said.iter().chain(&truth.asked).chain(&answered);
+            if known.all(|known| known.slot() != slot) {
+                answered.push(Known::answer(&truth.goal, slot, &truth.unknown));
+            }
+        }
+        Some(Wanted { known: truth.known(&answered), goal: truth.goal() })
     }
 }
 
@@ -276,7 +314,7 @@ impl Demonstrations for ClarifyTasks {
     fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
         let truth = Truth::of(task).ok()?;
         if self.config.role == Role::Reader {
-            let goal = Message::assistant(truth.goal.to_string());
+            let goal = Message::assistant(truth.goal());
             return Some(task.prompt.iter().cloned().chain([goal]).collect());
         }
         let mut stream = Stream::new(fold_bytes(0, task.id.0.as_bytes()));

@@ -6,8 +6,9 @@ use burnish_core::{Message, Task, Validity, Verdict};
 
 use super::belief::Belief;
 use super::config::{ClarifyConfig, Component};
-use super::world::{Known, Slot};
-use super::{ACT, ID, Truth};
+use super::goal::{Known, Slot};
+use super::truth::Truth;
+use super::{ACT, ID};
 use crate::{EnvError, Environment, Step};
 
 /// Plays clarifying questions.
@@ -42,15 +43,15 @@ impl Clarify {
     }
 }
 
-/// The slot that an answer asks for; `None` if it ends the questions.
+/// The slot that an answer asks for, one of `slots`; `None` if it ends the questions.
 ///
 /// # Errors
 /// If it is neither.
-pub(super) fn question(text: &str) -> Result<Option<Slot>, ()> {
+pub(super) fn question(text: &str, slots: &[Slot]) -> Result<Option<Slot>, ()> {
     // Thoughts may stand before the answer.
     let text = text.rsplit_once("</think>").map_or(text, |(_, rest)| rest).trim();
     match text.strip_prefix("ask ") {
-        Some(name) => Slot::named(name.trim()).map(Some).ok_or(()),
+        Some(name) => slots.iter().copied().find(|slot| slot.name() == name.trim()).map(Some).ok_or(()),
         None if text == ACT => Ok(None),
         None => Err(()),
     }
@@ -76,7 +77,7 @@ impl Environment for Clarify {
     fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
         let most = self.config.questions;
         let episode = self.episode()?;
-        let slot = match question(&action.content) {
+        let slot = match question(&action.content, episode.truth.records.slots()) {
             Ok(Some(slot)) => slot,
             Ok(None) => return Ok(Step::Done),
             Err(()) => {
@@ -119,7 +120,7 @@ impl Environment for Clarify {
             has_success: true,
             flags: flags.map(|(name, is_set)| (name.to_owned(), is_set)).into(),
             metrics: others.map(|it| (it.name().to_owned(), value(it))).collect::<BTreeMap<_, _>>(),
-            feedback: (!success).then(|| format!("The customer wanted: {}.", truth.goal)),
+            feedback: (!success).then(|| format!("The customer wanted: {}.", truth.goal())),
             error_turn: None,
         })
     }
@@ -131,10 +132,11 @@ mod tests {
 
     #[test]
     fn an_answer_is_a_question_or_the_end_of_questions() {
+        let question = |text: &str| question(text, &Slot::ALL[..5]);
         assert_eq!(question("ask order"), Ok(Some(Slot::Order)));
         assert_eq!(question("<think>\nask item?\n</think>\n ask  payment \n"), Ok(Some(Slot::Payment)));
         assert_eq!(question(" act\n"), Ok(None));
-        for wrong in ["", "ask", "ask colour", "act now", "order", "ask order item"] {
+        for wrong in ["", "ask", "ask colour", "act now", "order", "ask order item", "ask reason"] {
             assert_eq!(question(wrong), Err(()), "{wrong}");
         }
     }

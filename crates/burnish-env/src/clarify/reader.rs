@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use burnish_core::{Message, Task, Validity, Verdict};
 
+use super::ID;
 use super::config::Component;
-use super::{ID, Truth};
+use super::truth::Truth;
 use crate::{EnvError, Environment, Step};
 
 /// Reads and says.
@@ -17,7 +18,7 @@ pub(super) struct Reader {
 
 impl Environment for Reader {
     fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        self.episode = Some((Truth::of(task)?.goal.to_string(), String::new()));
+        self.episode = Some((Truth::of(task)?.goal(), String::new()));
         Ok(task.prompt.clone())
     }
 

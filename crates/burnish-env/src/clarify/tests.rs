@@ -10,12 +10,16 @@ fn tasks(config: &ClarifyConfig, seed: u64, count: usize) -> (ClarifyTasks, Vec<
     (generator, set.tasks)
 }
 
-fn play(generator: &ClarifyTasks, task: &Task, answers: &[&str]) -> (Verdict, Vec<String>) {
+pub(super) fn play(
+    generator: &ClarifyTasks,
+    task: &Task,
+    answers: &[impl AsRef<str>],
+) -> (Verdict, Vec<String>) {
     let mut environment = generator.environment();
     environment.reset(task, 0).unwrap();
     let mut heard = Vec::new();
     for answer in answers {
-        match environment.step(&Message::assistant(*answer)).unwrap() {
+        match environment.step(&Message::assistant(answer.as_ref())).unwrap() {
             Step::Continue(said) => heard.extend(said.into_iter().map(|message| message.content)),
             _ => break,
         }
@@ -50,9 +54,9 @@ fn the_customer_says_the_asked_value_and_nothing_else() {
     let mut unknown = 0;
     for task in &tasks {
         let truth = Truth::of(task).unwrap();
-        for slot in Slot::ALL {
+        for &slot in truth.records.slots() {
             let (_, heard) = play(&generator, task, &[&format!("ask {}", slot.name())]);
-            let value = truth.goal.value(slot).unwrap_or_else(|| "none".to_owned());
+            let value = truth.goal.value(slot).unwrap_or("none");
             match truth.unknown.contains(&slot) {
                 true => {
                     unknown += 1;
@@ -151,7 +155,7 @@ fn a_reader_says_the_goal_and_a_model_of_goals_reads_what_a_reader_would() {
     assert!(reader.goals().is_none());
     for task in &read {
         let right = reader.demonstrate(task).unwrap();
-        assert_eq!(right.content, Truth::of(task).unwrap().goal.to_string());
+        assert_eq!(right.content, Truth::of(task).unwrap().goal());
         let (verdict, _) = play(&reader, task, &[&right.content]);
         assert!(verdict.success && verdict.rewards["success"] == 1.0);
         let (verdict, _) = play(&reader, task, &["cancel"]);
@@ -165,15 +169,27 @@ fn a_reader_says_the_goal_and_a_model_of_goals_reads_what_a_reader_would() {
     for task in &tasks {
         let truth = Truth::of(task).unwrap();
         let before = goals.wanted(task, &[]).unwrap();
-        assert_eq!(before.goal, truth.goal.to_string());
-        assert_eq!(before.known, format!("{}\nwants", truth.opening()));
+        assert_eq!(before.goal, truth.goal());
+        assert_eq!(before.known, format!("{}\nwants", task.prompt.last().unwrap().content));
         assert_eq!(goals.wanted(task, &said(&["act"])).unwrap(), before);
         assert_eq!(goals.wanted(task, &said(&["What?", "ask item"])).unwrap(), before);
         let after = goals.wanted(task, &said(&["ask item", "ask order", "ask intent"])).unwrap();
-        let [item, order] =
-            [Slot::Item, Slot::Order].map(|slot| Known::answer(&truth.goal, slot, &truth.unknown));
-        let told = format!("\nitem {}\norder {}\nwants", item.words(), order.words());
-        assert_eq!(after.known, truth.opening() + &told);
+        let is_new = |slot: &Slot| truth.said.iter().all(|known| known.slot() != *slot);
+        let told = [Slot::Item, Slot::Order].into_iter().filter(is_new);
+        let told: String = told
+            .map(|slot| {
+                let answer = Known::answer(&truth.goal, slot, &truth.unknown);
+                format!("\n{} {}", slot.name(), answer.words())
+            })
+            .collect();
+        assert_eq!(after.known, format!("{}{told}\nwants", task.prompt.last().unwrap().content));
+        // What is asked again, or was said before, tells a model nothing.
+        let twice = goals.wanted(task, &said(&["ask item", "ask item"])).unwrap();
+        assert_eq!(twice, goals.wanted(task, &said(&["ask item"])).unwrap());
+        for known in &truth.said {
+            let again = goals.wanted(task, &said(&[&format!("ask {}", known.slot().name())])).unwrap();
+            assert_eq!(again, before);
+        }
     }
 }
 

@@ -148,3 +148,54 @@ pub(super) fn lines(map: &Facts, config: &MappingConfig) -> Vec<String> {
 pub(super) fn shown(map: &Facts, config: &MappingConfig) -> Facts {
     map.iter().filter(|fact| config.sections.contains(&fact.section())).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::config::Curiosity;
+    use super::super::grid::Grid;
+    use super::*;
+
+    /// A walk on a small grid, with what each step earns worked out by hand.
+    #[test]
+    fn a_step_earns_its_new_facts_and_one_over_the_root_of_the_visits() {
+        let grid = json!({
+            "size": 3, "moves": [0, 1, 2, 3], "walls": [[1, 0]], "pits": [[0, 2]],
+            "start": [0, 0], "goal": [2, 2],
+        });
+        let site: Grid = serde_json::from_value(grid).unwrap();
+        let curiosity = Curiosity { facts: 2.0, states: 3.0 };
+        let config = MappingConfig { curiosity, ..MappingConfig::default() };
+        // The start is known and counts as visited when the walk begins.
+        let mut walk = Walk::new(&site, Facts::new());
+        let take = |walk: &mut Walk<Grid>, action: &str, facts: f64, visits: f64| {
+            let before = walk.curiosity();
+            walk.act(&site, &config, action);
+            let (earned, expected) = (walk.curiosity() - before, 2.0 * facts + 3.0 / visits.sqrt());
+            assert!((earned - expected).abs() < 1e-12, "{action}: {earned}, not {expected}");
+        };
+        // `b` goes down, and that field is free.
+        take(&mut walk, "b", 2.0, 1.0);
+        // `a` goes up, back to the start.
+        take(&mut walk, "a", 1.0, 2.0);
+        // Something is in the way of `d`, but nobody knows where it leads.
+        take(&mut walk, "d", 0.0, 3.0);
+        // The edge is no fact, and an action that is none is a step too.
+        take(&mut walk, "a", 0.0, 4.0);
+        take(&mut walk, "jump", 0.0, 5.0);
+        take(&mut walk, "b", 0.0, 2.0);
+        // `d` goes right, and that field is free; above it is a wall.
+        take(&mut walk, "d", 2.0, 1.0);
+        take(&mut walk, "a", 1.0, 2.0);
+        // `c` goes left, to where the walk was twice.
+        take(&mut walk, "c", 1.0, 3.0);
+        // A pit.
+        take(&mut walk, "b", 1.0, 1.0);
+        // To begin again is no step: the start was visited five times, and now it is a sixth.
+        walk.restart(&site);
+        take(&mut walk, "d", 0.0, 6.0);
+        take(&mut walk, "b", 0.0, 4.0);
+        assert_eq!((walk.steps(), walk.known.len()), (12, 9));
+    }
+}

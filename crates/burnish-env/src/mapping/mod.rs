@@ -151,17 +151,21 @@ impl MappingConfig {
         }
     }
 
+    /// One of the games that are explored for what is true in all of them, and the numbers by which it is explored. No seed of
+    /// tasks decides it, so that evaluations are told what training was told, and nothing of their own games.
+    fn global_game(&self, index: usize) -> Result<(Game, Stream), EnvError> {
+        let place =
+            Address { stage: GLOBAL_STAGE, task: index as u64, ..Address::new(0, Purpose::Environment) };
+        let mut stream = Stream::new(place.seed());
+        let game = self.game(&mut stream, &mut CellReport::default())?;
+        Ok((game, stream))
+    }
+
     /// What was found to be true in every one of the games that are explored for it.
-    fn global(&self, seed: u64) -> Result<Facts, EnvError> {
+    fn global(&self) -> Result<Facts, EnvError> {
         let mut common: Option<Facts> = None;
         for index in 0..self.global {
-            let place = Address {
-                stage: GLOBAL_STAGE,
-                task: index as u64,
-                ..Address::new(seed, Purpose::Environment)
-            };
-            let mut stream = Stream::new(place.seed());
-            let game = self.game(&mut stream, &mut CellReport::default())?;
+            let (game, mut stream) = self.global_game(index)?;
             let found = self.explored(&game, &Facts::new(), &mut stream).map;
             common = Some(match common {
                 None => found,
@@ -240,7 +244,7 @@ impl Generator for Mapping {
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let mut report =
             CellReport { cell: format!("{:?}", self.config.game).to_lowercase(), ..CellReport::default() };
-        let global = self.config.global(seed)?;
+        let global = self.config.global()?;
         let mut tasks = Vec::with_capacity(count);
         for index in 0..count {
             let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };

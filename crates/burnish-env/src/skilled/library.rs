@@ -237,6 +237,54 @@ mod tests {
             prop_assert_eq!(serde_json::from_str::<Library>(&text).unwrap(), library);
         }
 
+        /// What a full library forgets is worth the least. With utilities of quarters, `U ln(1 + uses)` is compared without
+        /// rounding, as `(1 + uses)^(4 U)`.
+        #[test]
+        fn a_full_library_forgets_what_is_worth_the_least(rows in prop::collection::vec((0_u32..=4, 0_u64..30), 2..9)) {
+            let skill = |(id, (quarters, uses)): (u64, &(u32, u64))| Skill {
+                id,
+                description: format!("{id}"),
+                text: format!("{id}"),
+                utility: f64::from(*quarters) / 4.0,
+                uses: *uses,
+            };
+            let skills = (0..).zip(&rows).map(skill).collect();
+            let mut library = Library { skills, next: rows.len() as u64, asked: 0 };
+            prop_assert!(library.add("new", "new", 0.5, rows.len()));
+            let is_gone = |at: &usize| library.skill(*at as u64).is_none();
+            let gone: Vec<usize> = (0..rows.len()).filter(is_gone).collect();
+            prop_assert_eq!(gone.len(), 1);
+            let worth: Vec<u64> = rows.iter().map(|(quarters, uses)| (1_u64 + uses).pow(*quarters)).collect();
+            let (gone, least) = (gone[0], *worth.iter().min().unwrap());
+            prop_assert_eq!(worth[gone], least);
+            // Of those that are alike in both, and of those that are worth nothing, the oldest.
+            prop_assert_eq!(rows.iter().position(|row| *row == rows[gone]), Some(gone));
+            prop_assert!(least > 1 || worth.iter().position(|own| *own == 1) == Some(gone));
+            // One that is used most and works best goes only where all are worth as much.
+            let most = (rows.iter().map(|row| row.0).max().unwrap(), rows.iter().map(|row| row.1).max().unwrap());
+            prop_assert!(rows[gone] != most || worth.iter().all(|own| *own == least));
+        }
+
+        /// What is used most and works best stays, whatever else is added and used.
+        #[test]
+        fn what_is_used_most_and_works_best_is_never_forgotten(
+            events in prop::collection::vec((1_u64..20, any::<bool>(), any::<bool>()), 0..80), capacity in 2_usize..6,
+        ) {
+            let mut library = Library::default();
+            library.add("best", "best", 0.5, capacity);
+            library.learn(&[0], true, 0.05);
+            for (which, succeeded, adds) in events {
+                if adds {
+                    library.add(&format!("{which}"), "another", 0.5, capacity);
+                } else {
+                    // It is used whenever another one is, and always works.
+                    library.learn(&[0], true, 0.05);
+                    library.learn(&[which], succeeded, 0.05);
+                }
+                prop_assert!(library.skill(0).is_some());
+            }
+        }
+
         /// No order is better than that by utility.
         #[test]
         fn the_order_by_utility_is_the_best(utilities in prop::collection::vec(0.0..1.0_f64, 1..6), seed in any::<u64>()) {

@@ -96,6 +96,12 @@ impl SkilledTasks {
         Ok(tasks)
     }
 
+    /// The tasks whose skills the library begins with. No seed of tasks decides them.
+    fn first_tasks(&self) -> Result<Vec<Task>, EnvError> {
+        let place = Address { stage: START_STAGE, ..Address::new(0, Purpose::Environment) };
+        Ok(self.inner.tasks(place.seed(), self.config.start)?.tasks)
+    }
+
     /// The library that everything begins with.
     fn first(&self) -> Result<Library, EnvError> {
         let mut library = Library::default();
@@ -106,8 +112,7 @@ impl SkilledTasks {
         let missing =
             || config_error("start", &format!("`{}` knows no skills; set it to 0", self.config.of.id));
         let skills = self.inner.skills().ok_or_else(missing)?;
-        let place = Address { stage: START_STAGE, ..Address::new(0, Purpose::Environment) };
-        for task in self.inner.tasks(place.seed(), start)?.tasks {
+        for task in self.first_tasks()? {
             if let Some(text) = skills.skill(&task) {
                 library.add(&described(&task), &text, utility, capacity);
             }

@@ -120,7 +120,68 @@ pub(super) fn skill_of(text: &str) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use burnish_core::{Ending, Record, TaskId, Verdict};
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// An episode that asked for `clean`, put in order what it was given, acted, and wrote a skill down.
+    fn written(mut verdict: Verdict) -> Episode {
+        verdict.flags.insert(WROTE.to_owned(), true);
+        Episode {
+            task: TaskId("a".to_owned()),
+            rollout: 0,
+            traces: Vec::new(),
+            partners: Vec::new(),
+            verdict,
+            ending: Ending::Completed,
+            answers: ["clean", "2 1", "look", "clean: wash it"].map(Message::assistant).to_vec(),
+            record: Record::default(),
+        }
+    }
+
+    /// A library of skills that answer every question equally well, so that the oldest are given.
+    fn library(utilities: &[f64]) -> Library {
+        let mut library = Library::default();
+        for (at, utility) in utilities.iter().enumerate() {
+            assert!(library.add("clean", &format!("way {at}"), *utility, 100));
+        }
+        library
+    }
+
+    fn rules(candidates: usize) -> Rules {
+        Rules { candidates, rate: 0.05, utility: 0.5, bonus: 0.1, capacity: 100 }
+    }
+
+    #[test]
+    fn an_episode_that_was_not_scored_earns_nothing_by_writing() {
+        let outcome = Outcome::of(&written(Verdict::unscored("hung")), &library(&[0.5]), &rules(3), true);
+        assert_eq!((outcome.segments[3], outcome.rewards[3]), (Segment::Writing, None));
+    }
+
+    proptest! {
+        /// Writing a skill down earns what the outcome is above the best skill that was given: less than nothing after a
+        /// failure, and the outcome itself where nothing was given.
+        #[test]
+        fn writing_earns_the_outcome_less_the_greatest_utility_that_was_given(
+            utilities in prop::collection::vec(0.0..=1.0_f64, 0..8), candidates in 1_usize..6,
+            succeeded in any::<bool>(), selects in any::<bool>(),
+        ) {
+            let outcome = f64::from(u8::from(succeeded));
+            let episode = written(Verdict::scored("success", outcome, succeeded));
+            let read = Outcome::of(&episode, &library(&utilities), &rules(candidates), selects);
+            let given = &utilities[..candidates.min(utilities.len())];
+            prop_assert_eq!(&read.given, &(0..given.len() as u64).collect::<Vec<u64>>());
+            let best = given.iter().copied().max_by(f64::total_cmp);
+            let earned = read.rewards[3].unwrap();
+            match best {
+                None => prop_assert_eq!(earned, outcome),
+                Some(best) if succeeded => prop_assert_eq!(earned, 1.0 - best),
+                Some(best) => prop_assert_eq!(earned, -best),
+            }
+            prop_assert!((-1.0..=1.0).contains(&earned));
+        }
+    }
 
     #[test]
     fn an_order_names_each_skill_once() {

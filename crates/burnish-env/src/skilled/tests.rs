@@ -1,5 +1,7 @@
 //! Episodes with a library, played by programs.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use burnish_core::{Ending, Episode, Record, Verdict};
 use serde_json::json;
@@ -145,6 +147,53 @@ fn the_library_learns_from_outcomes_and_only_successes_are_kept() {
     let (again, _) = play(&tasks, task, &answers);
     let reward = outcome(&tasks, &again).rewards[1];
     assert!(reward.is_none_or(|reward| (0.0..=1.0).contains(&reward)));
+}
+
+#[test]
+fn the_library_begins_with_skills_of_tasks_that_no_run_trains_on_or_evaluates() {
+    let tasks = of(json!({"start": 40}));
+    let first = tasks.first_tasks().unwrap();
+    assert_eq!(first.len(), 40);
+    let inner = tasks.inner.skills().unwrap();
+    let texts: BTreeSet<String> = first.iter().filter_map(|task| inner.skill(task)).collect();
+    assert!(tasks.library().skills().iter().all(|skill| texts.contains(&skill.text)));
+    let first: BTreeSet<TaskId> = first.into_iter().map(|task| task.id).collect();
+    for run in 0..4 {
+        // Evaluations take their seed as it is, and a run trains on tasks of a seed that it makes of its own.
+        for seed in [run, Address::new(run, Purpose::Task).seed()] {
+            for task in &tasks.tasks(seed, 40).unwrap().tasks {
+                let played = Truth::of(task).unwrap().task.id;
+                assert!(!first.contains(&played), "{played} of seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_what_training_shows_it_fills_the_library() {
+    let tasks = of(json!({"start": 30}));
+    let begun = tasks.library();
+    let demonstrate = |seed: u64| -> Vec<Outcome> {
+        let made = tasks.tasks(seed, 12).unwrap().tasks;
+        let played = made.iter().map(|task| play(&tasks, task, &demonstrated(&tasks, task)).0);
+        played.map(|episode| outcome(&tasks, &episode)).collect()
+    };
+    let (trained, evaluated) = (demonstrate(8), demonstrate(9));
+    let successes = |outcomes: &[Outcome]| -> BTreeSet<(String, String)> {
+        assert!(outcomes.iter().all(|outcome| outcome.succeeded == Some(true)));
+        outcomes.iter().filter_map(|outcome| outcome.written.clone()).collect()
+    };
+    // Episodes wrote skills down and succeeded, but whoever plays only reads.
+    assert_eq!(*tasks.library(), *begun);
+    let mut library = (*begun).clone();
+    library.see(&trained, &tasks.rules());
+    let held = |library: &Library| -> BTreeSet<(String, String)> {
+        library.skills().iter().map(|skill| (skill.description.clone(), skill.text.clone())).collect()
+    };
+    let (before, after) = (held(&begun), held(&library));
+    assert_eq!(after, &before | &successes(&trained));
+    // Two tasks may have the same skill, but not all of those that were evaluated.
+    assert!(successes(&evaluated).iter().any(|written| !after.contains(written)));
 }
 
 #[test]

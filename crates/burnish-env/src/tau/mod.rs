@@ -14,6 +14,7 @@ mod airline;
 mod calculate;
 mod case;
 mod config;
+pub(crate) mod customers;
 mod data;
 mod gold;
 mod judge;
@@ -22,10 +23,10 @@ mod retail;
 mod table;
 mod tasks;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 #[cfg(test)]
 #[path = "tests/real.rs"]
-mod tests_real;
+pub(crate) mod tests_real;
 mod user;
 mod wire;
 mod world;
@@ -48,7 +49,7 @@ pub use config::{Domain, Set, SetChoice, TauConfig, User};
 const ID: &str = "tau";
 
 /// Why nothing may be trained on these tasks.
-const TEST_ONLY: &str = "the tasks of tau-bench and tau2-bench are test sets: they are for `burnish eval` and never for training; \
+pub(crate) const TEST_ONLY: &str = "the tasks of tau-bench and tau2-bench are test sets: they are for `burnish eval` and never for training; \
     train on `worlds` or `accounts`";
 
 /// The environment's entry in the catalogue.

@@ -6,6 +6,7 @@ use burnish_core::{FunctionCall, Repeating, ToolCall};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::world::World;
 use super::*;
 use crate::rollout::{Overlong, RolloutSpec, SeedPlace, Spawn, play};
 use crate::{Question, Step};
@@ -75,6 +76,29 @@ fn folder(rows: &[Value], database: &Value) -> TempDir {
     std::fs::write(retail.join("split_tasks.json"), json!({"test": ["2", "0"], "odd": ["7"]}).to_string())
         .unwrap();
     folder
+}
+
+/// Ann's shop, with a task that exchanges one of her cups and then wants two things at once, which is refused; or with one that
+/// serves nobody.
+pub(crate) fn shop(serves_ann: bool) -> TempDir {
+    let swap = |items: &[&str], new: &[&str]| json!({"order_id": "#W2", "item_ids": items, "new_item_ids": new, "payment_method_id": "paypal_1"});
+    let all = json!([
+        action("find_user_id_by_email", json!({"email": "ann.lee@example.com"})),
+        action(
+            "return_delivered_order_items",
+            json!({"order_id": "#W2", "item_ids": ["1", "5"], "payment_method_id": "paypal_1"})
+        ),
+    ]);
+    let one = json!([
+        action("cancel_pending_order", json!({"order_id": "#W1", "reason": "ordered by mistake"})),
+        action("exchange_delivered_order_items", swap(&["1"], &["4"])),
+        action("exchange_delivered_order_items", swap(&["1"], &["2"])),
+    ]);
+    let database = World::Retail(Box::new(retail::tests::shop())).whole();
+    match serves_ann {
+        true => folder(&[row("7", all, &[], &["DB"], &[]), row("8", one, &[], &["DB"], &[])], &database),
+        false => folder(&[row("9", json!([]), &[], &["DB"], &[])], &database),
+    }
 }
 
 fn generator(folder: &Path, more: Value) -> Result<Tau, EnvError> {

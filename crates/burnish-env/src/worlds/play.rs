@@ -66,9 +66,9 @@ impl Environment for WorldsEnvironment {
         self.episode.as_ref().map_or_else(Vec::new, |episode| specs(&self.worlds, &episode.truth.tools))
     }
 
+    /// A call is made again on a record even where it changes no table: that a tool refused it is part of the verdict.
     fn repeating(&self, tool: &str) -> Option<Repeating> {
-        let tool = self.worlds.iter().find_map(|world| world.tool(tool))?;
-        Some(if tool.changes() { Repeating::Rebuilt } else { Repeating::Repeatable })
+        self.worlds.iter().find_map(|world| world.tool(tool)).map(|_| Repeating::Rebuilt)
     }
 
     fn call(&mut self, asked: &FunctionCall, _key: &str) -> Result<String, EnvError> {

@@ -1,8 +1,12 @@
-use burnish_core::{FunctionCall, Role, ToolCall};
+use burnish_core::{
+    Abilities, Answered, Episode, FunctionCall, Policy, Role, Sampling, StopReason, ToolCall, Turn, TurnId,
+    TurnOutput,
+};
 use serde_json::{Map, json};
 
 use super::*;
 use crate::Step;
+use crate::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
 
 fn generator(config: Value) -> Worlds {
     Worlds::new(settings::read(&config).unwrap()).unwrap()
@@ -65,6 +69,88 @@ fn the_demonstrated_episode_is_worth_1_and_what_is_left_out_is_not() {
         assert!(!verdict.success && verdict.flags["untouched"]);
         assert_eq!(verdict.metrics["trace"], 0.0);
     }
+}
+
+/// A policy that gives these answers, one after the other, each with why calls in it could not be read.
+struct Scripted(Vec<(Message, Vec<String>)>, Vec<Answered>, u64);
+
+impl Policy for Scripted {
+    fn abilities(&self) -> Abilities {
+        Abilities { token_ids: false, logprobs: false, ..Abilities::ALL }
+    }
+    fn version(&self) -> u64 {
+        0
+    }
+    fn submit(&mut self, turn: Turn) -> TurnId {
+        let id = TurnId(self.2);
+        self.2 += 1;
+        let (message, malformed) = self.0.remove(0);
+        let output = TurnOutput { malformed, ..TurnOutput::new(message, StopReason::EndToken) };
+        self.1.push(Answered { id, trace: turn.trace, result: Ok(output) });
+        id
+    }
+    fn poll(&mut self) -> Vec<Answered> {
+        std::mem::take(&mut self.1)
+    }
+    fn wait(&mut self) -> Vec<Answered> {
+        self.poll()
+    }
+    fn cancel(&mut self, _: TurnId) -> bool {
+        false
+    }
+}
+
+/// An episode through the player, which is the same when it is played again on its record.
+fn played(generator: &Worlds, task: &Task, said: Vec<(Message, Vec<String>)>) -> Episode {
+    let place = SeedPlace { run: 3, stage: 0, step: 1, task_offset: 0 };
+    let spawns = Spawn::of_tasks(std::slice::from_ref(task), 1, &Sampling::at(1.0, 16), place);
+    let spec =
+        RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 20, overlong: Overlong::Refuse };
+    let episode = rollout::play(&mut Scripted(said, Vec::new(), 0), &spec).unwrap().remove(0);
+    assert_eq!(rollout::replay(&spec, &spawns[0], &episode).unwrap(), episode);
+    episode
+}
+
+fn readable(answers: Vec<Message>) -> Vec<(Message, Vec<String>)> {
+    answers.into_iter().map(|answer| (answer, Vec::new())).collect()
+}
+
+#[test]
+fn each_call_that_can_not_be_read_costs_a_twentieth_and_all_of_them_at_most_a_half() {
+    let generator = generator(json!({}));
+    let task = generator.tasks(3, 1).unwrap().tasks.remove(0);
+    let why = |number: usize| format!("call {number}: it is not JSON: it ends within an object");
+    let malformed = |count: usize| (1..=count).map(why).collect::<Vec<_>>();
+    for count in [0, 1, 2, 10, 11, 40] {
+        let mut said = readable(answers(&generator, &task));
+        // One beside a call that is right, the others in an answer without any.
+        if count > 0 {
+            said[0].1 = vec![why(2)];
+        }
+        if count > 1 {
+            said.insert(1, (Message::assistant("<tool_call>{\"name\": "), malformed(count - 1)));
+        }
+        let episode = played(&generator, &task, said);
+        let penalty = (0.05 * count as f64).min(0.5);
+        let verdict = &episode.verdict;
+        assert_eq!(episode.record.calls.failed, count);
+        assert!((verdict.rewards["score"] - (1.0 - penalty)).abs() < 1e-12, "{count}: {verdict:?}");
+        assert!((verdict.metrics["format_penalty"] - penalty).abs() < 1e-12, "{count}: {verdict:?}");
+        assert!(verdict.success && !verdict.flags["unfinished"], "{count}: {verdict:?}");
+    }
+}
+
+#[test]
+fn a_lookup_that_was_refused_is_refused_on_the_record_too() {
+    let generator = generator(json!({"worlds": ["bank"], "distractors": 64}));
+    let task = generator.tasks(3, 1).unwrap().tasks.remove(0);
+    let function = FunctionCall { name: "find_account".to_owned(), arguments: json!({"person": "Nobody"}) };
+    let lookup = Message { tool_calls: vec![ToolCall { id: None, function }], ..Message::assistant("") };
+    let mut said = vec![lookup];
+    said.extend(answers(&generator, &task));
+    let verdict = played(&generator, &task, readable(said)).verdict;
+    assert!(verdict.flags["refused"] && verdict.success, "{verdict:?}");
+    assert!((verdict.rewards["score"] - 0.95).abs() < 1e-12, "{verdict:?}");
 }
 
 #[test]

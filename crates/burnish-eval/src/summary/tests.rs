@@ -276,3 +276,26 @@ proptest! {
         );
     }
 }
+
+#[test]
+fn metrics_are_means_over_the_tasks_that_have_them() {
+    let with = |task: &str, value: Option<f64>| {
+        let mut episode = episode(task, false, 0.0);
+        episode.verdict.metrics = value.map(|value| ("questions".to_owned(), value)).into_iter().collect();
+        episode
+    };
+    let mut lost = unscored("a");
+    lost.verdict.metrics = BTreeMap::from([("questions".to_owned(), 100.0)]);
+    let episodes = [
+        with("a", Some(1.0)),
+        with("a", Some(3.0)),
+        with("a", None),
+        with("b", Some(5.0)),
+        with("c", None),
+        lost,
+    ];
+    let summary = Summary::of(&[], &episodes, &BTreeMap::new(), 1);
+    assert_eq!(summary.metrics, BTreeMap::from([("questions".to_owned(), 3.5)]));
+    let none = Summary::of(&[], &[with("a", None)], &BTreeMap::new(), 1);
+    assert!(none.metrics.is_empty() && !serde_json::to_string(&none).unwrap().contains("metrics"));
+}

@@ -246,3 +246,54 @@ impl Rounds {
         Ok(context.restricted(&self.redesign))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burnish_recipe::Source;
+
+    const RECIPE: &str = "[run]\ndir = \"x\"\nseed = 4\n[policy]\npath = \"p\"\n[env]\nid = \"countdown\"\ntasks = 12\n\
+                          [train]\nmethod = \"grpo\"\nmax_steps = 2\n[eval]\ntasks = 5\n\
+                          [redesign]\nengineer = \"identity\"\nrounds = 3\n";
+
+    #[test]
+    fn a_round_that_is_evaluated_on_other_tasks_than_the_first_is_refused() {
+        let given = Recipe::resolve(&Source::parse("r.toml", RECIPE, &[]).unwrap()).unwrap();
+        let redesign = given.redesign.clone().unwrap();
+        let validation = validation_of(&Tasks::make(&given, false).unwrap()).unwrap();
+        let mut config = given.env.config.clone();
+        config["numbers"]["max"] = Value::from(5);
+        let rounds = Rounds { given, redesign };
+        let dir = tempfile::tempdir().unwrap();
+        // Why the second round, which has another environment to train in and another seed, is not looked at.
+        let problem = |change: fn(&mut Recipe)| {
+            let mut recipe = rounds.recipe(2, &config, None);
+            recipe.run.dir = dir.path().join("round2");
+            change(&mut recipe);
+            let (file, hash) = (PathBuf::from("round 2"), "aa".to_owned());
+            let stage = Stage { of: StageUse::Policy, file, recipe, hash, before: Vec::new() };
+            rounds.look(2, &stage, Path::new("nowhere"), &validation).unwrap_err().to_string()
+        };
+        // Its tasks are those of the first. What is missing is what its run would have left.
+        let missing = problem(|_| ());
+        assert!(missing.contains("round2") && missing.contains("no such file"), "{missing}");
+
+        let others: [fn(&mut Recipe); 4] = [
+            |recipe| recipe.eval.seed += 1,
+            |recipe| recipe.eval.tasks -= 1,
+            // Those of the environment that it trains in.
+            |recipe| recipe.eval.config = None,
+            // The same puzzles, in other words.
+            |recipe| {
+                if let Some(config) = &mut recipe.eval.config {
+                    config["prompt"] = Value::from("short");
+                }
+            },
+        ];
+        for (at, change) in others.into_iter().enumerate() {
+            let problem = problem(change);
+            let refusal = "round 2: it is evaluated on other tasks than the rounds before";
+            assert!(problem.contains(refusal), "{at}: {problem}");
+        }
+    }
+}

@@ -198,6 +198,9 @@ fn say_details(summary: &Summary) {
     for (name, rate) in &summary.flags {
         println!("flag     {name}: {:.1} %", 100.0 * rate);
     }
+    for (name, value) in &summary.metrics {
+        println!("metric   {name}: {value:.3}");
+    }
     let measure = summary.headline;
     for (label, values) in &summary.by_label {
         for (value, slice) in values {

@@ -9,7 +9,12 @@ use std::process::Command;
 
 use crate::common::Scratch;
 use crate::served::Served;
-use serde_json::Value;
+use burnish_core::Message;
+use burnish_model::{Chat, Model};
+use burnish_remote::endpoint::{Continuation, Endpoint};
+use burnish_rundir::journal::{EpisodeKind, Journal};
+use burnish_train::{Sample, score};
+use serde_json::{Value, json};
 
 /// Serves `model` with more arguments.
 fn serve(environment: &Path, model: &Path, log: &Path, more: &[&str]) -> Served {
@@ -148,4 +153,70 @@ fn vllm_has_all_of_the_new_weights_or_is_found() {
     }
     let apart = engine_runs::apart(&scratch, "grpo");
     assert!(apart.len() == 3 && apart.iter().all(|apart| *apart < 1e-4), "{apart:?}");
+}
+
+/// Log-probs of goals, of which vLLM gives each token's, are those of the same model here; and a run is paid by them.
+#[test]
+fn vllm_tells_how_likely_goals_are() {
+    let Some(environment) = std::env::var_os("BURNISH_VLLM") else {
+        println!("skipped: BURNISH_VLLM names no environment with vLLM");
+        return;
+    };
+    let scratch = Scratch::with_policy();
+    let asks = [
+        "policy.new.head_dim=32",
+        "policy.new.dtype=f32",
+        "policy.new.max_position_embeddings=512",
+        "env={id=\"clarify\", config={prompt=\"short\"}}",
+        "data.demonstrations=[{env=\"clarify\", tasks=500, config={prompt=\"short\", demonstrations=\"random\"}}]",
+    ];
+    scratch.burnish(&[&["sft", "sft.toml", "--overwrite"], &asks[..]].concat()).succeeds();
+    let (checkpoint, log) = (scratch.path("tiny/checkpoints/step_120"), scratch.path("vllm.log"));
+    let longer = ["--dtype", "float32", "--max-model-len", "512"];
+    let server = serve(Path::new(&environment), &checkpoint, &log, &longer);
+
+    let generator = burnish_env::build("clarify", &json!({"prompt": "short"})).unwrap();
+    let goals = generator.goals().unwrap();
+    let asked = [Message::assistant("ask item"), Message::assistant("ask order")];
+    let tasks = generator.tasks(3, 40).unwrap().tasks;
+    let all = tasks.iter().flat_map(|task| [goals.wanted(task, &[]), goals.wanted(task, &asked)]);
+    let all: Vec<(String, String)> =
+        all.flatten().map(|wanted| (wanted.known, format!(" {}", wanted.goal))).collect();
+    let texts: Vec<Continuation<'_>> =
+        all.iter().map(|(prompt, text)| Continuation { prompt, text }).collect();
+    let endpoint = json!({"url": format!("{}/v1", server.url), "model": "policy"});
+    let endpoint = Endpoint::new(serde_json::from_value(endpoint).unwrap()).unwrap();
+    let theirs = burnish_http::block_on(endpoint.text_logprobs(&texts)).unwrap().unwrap();
+
+    let (model, chat) = (Model::load(&checkpoint).unwrap(), Chat::load(&checkpoint).unwrap());
+    for ((prompt, text), theirs) in all.iter().zip(theirs) {
+        let ids = chat.tokenizer.encode(&format!("{prompt}{text}")).unwrap();
+        let first = ids.len() - theirs.len();
+        let sample =
+            Sample { loss_mask: (0..ids.len()).map(|at| at >= first).collect(), ..Sample::of_text(ids) };
+        let ours = score(&model, &[sample], 1024).unwrap().remove(0);
+        for (ours, theirs) in ours[first..].iter().zip(&theirs) {
+            assert!((f64::from(*ours) - theirs).abs() < 1e-3, "{prompt}{text}: {ours} {theirs}");
+        }
+    }
+
+    let goal =
+        format!("reward.goal={{endpoint={{url=\"{}/v1\", model=\"policy\"}}, over=\"sum\"}}", server.url);
+    let run = [
+        "train",
+        "grpo.toml",
+        "env={id=\"clarify\", tasks=40, config={prompt=\"short\"}}",
+        "reward={weights={information=0.0}}",
+        &goal,
+        "rollout.tokens_max=16",
+        "rollout.turns_max=4",
+        "train.max_steps=2",
+    ];
+    scratch.burnish(&run).succeeds();
+    let journal = Journal::open_to_read(&scratch.path("grpo/run.db")).unwrap();
+    let paid: Vec<f64> = (1..=2)
+        .flat_map(|step| journal.episodes(step, EpisodeKind::Train).unwrap())
+        .map(|stored| stored.episode.verdict.rewards["goal_information"])
+        .collect();
+    assert!(paid.iter().all(|paid| paid.is_finite()) && paid.iter().any(|paid| *paid != 0.0), "{paid:?}");
 }

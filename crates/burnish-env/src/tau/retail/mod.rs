@@ -1,10 +1,11 @@
 //! A shop: users, orders and products, and the tools of those who serve its customers.
 
+mod customer;
 mod data;
 mod look;
 mod order;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod tools;
 
 use serde_json::Value;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use super::calculate::calculate;
 use super::table::Table;
 use super::wire::{Said, arguments};
+pub(crate) use customer::{Customer, Open, Payment, Thing};
 pub(super) use data::{Order, Product, User};
 pub(super) use tools::TOOLS;
 

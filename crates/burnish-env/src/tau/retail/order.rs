@@ -6,8 +6,8 @@ use super::Retail;
 use super::data::{Address, Method, Order, Payment, Transaction, User, Variant};
 use crate::tau::wire::{Said, rounded, text};
 
-const PENDING: &str = "pending";
-const DELIVERED: &str = "delivered";
+pub(super) const PENDING: &str = "pending";
+pub(super) const DELIVERED: &str = "delivered";
 const REASONS: [&str; 2] = ["no longer needed", "ordered by mistake"];
 
 #[derive(Deserialize)]

@@ -12,7 +12,8 @@ use super::*;
 use crate::tools::check_call;
 use crate::{Environment, Step};
 
-fn folder(name: &str) -> Option<PathBuf> {
+/// The folder with this data set, if it is there.
+pub(crate) fn folder(name: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
     let folder = match std::env::var_os("BURNISH_DATA") {
         Some(data) => Path::new(&data).join(name),
