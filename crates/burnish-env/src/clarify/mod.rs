@@ -35,7 +35,8 @@ pub use belief::Belief;
 pub use config::{Asker, ClarifyConfig, Component, PromptStyle, Role, Shop, Span};
 pub use goal::{Goal, Known, Slot};
 
-use crate::tau::customers::{Customer, Customers, TEST_ONLY};
+use crate::tau::customers::TEST_ONLY;
+use tau::{Customers, Wish};
 use truth::Truth;
 use world::Records;
 
@@ -58,41 +59,7 @@ pub const KIND: crate::Kind = crate::Kind {
 #[derive(Debug, Clone)]
 pub struct ClarifyTasks {
     config: ClarifyConfig,
-    shop: Option<Arc<Real>>,
-}
-
-/// What was read of tau-bench's shop.
-#[derive(Debug)]
-struct Real {
-    /// Customers whose goals are drawn.
-    customers: Vec<Customer>,
-    /// What the benchmark's tasks want, one call at a time.
-    wanted: Vec<Wish>,
-    files: Vec<PathBuf>,
-}
-
-/// A call that a task of tau-bench wants: which it is, its customer at that moment, and the goal.
-type Wish = (String, Customer, Goal);
-
-impl Real {
-    fn read(shop: &Shop) -> Result<Self, EnvError> {
-        let Customers { untasked, gold, files } = Customers::read(&shop.path)?;
-        let wish = |gold: crate::tau::customers::GoldCall| {
-            let goal = tau::reached(&gold.customer, &gold.call)?;
-            Some((gold.id, gold.customer, goal))
-        };
-        let wanted: Vec<Wish> = gold.into_iter().filter_map(wish).collect();
-        let nothing = if shop.tasks { wanted.is_empty() } else { untasked.is_empty() };
-        if nothing {
-            let what = if shop.tasks {
-                "task that wants a call for one item"
-            } else {
-                "customer whom no task serves"
-            };
-            return Err(settings::config_error("shop.path", &format!("`{}` has no {what}", shop.path)));
-        }
-        Ok(Real { customers: untasked, wanted, files })
-    }
+    shop: Option<Arc<Customers>>,
 }
 
 impl ClarifyTasks {
@@ -102,7 +69,7 @@ impl ClarifyTasks {
     /// If a key is out of bounds or contradicts another, or the shop's files can't be read.
     pub fn new(config: ClarifyConfig) -> Result<Self, EnvError> {
         config.check()?;
-        let shop = config.shop.as_ref().map(Real::read).transpose()?.map(Arc::new);
+        let shop = config.shop.as_ref().map(Customers::read).transpose()?.map(Arc::new);
         Ok(ClarifyTasks { config, shop })
     }
 
@@ -115,7 +82,7 @@ impl ClarifyTasks {
     /// A customer, with a goal that is as likely as it is believed to be.
     fn customer(&self, stream: &mut Stream) -> Option<(Records, Goal)> {
         let records = match &self.shop {
-            Some(shop) => Records::Tau(shop.customers.get(stream.index(shop.customers.len()))?.clone()),
+            Some(shop) => Records::Tau(shop.untasked.get(stream.index(shop.untasked.len()))?.clone()),
             None => Records::Made(made::Records::draw(&self.config, stream)),
         };
         let believed = Belief::new(records.goals(self.config.recency));

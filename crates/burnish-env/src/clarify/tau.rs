@@ -2,11 +2,16 @@
 //!
 //! Of each order that is open, each thing that can be done with it is equally likely, and then each way of doing it.
 
+use std::path::PathBuf;
+
 use burnish_core::FunctionCall;
 use serde_json::json;
 
+use super::config::Shop;
 use super::goal::Goal;
-use crate::tau::customers::{Customer, Open, Payment, Thing};
+use crate::EnvError;
+use crate::settings::config_error;
+use crate::tau::customers::{self, Customer, GoldCall, Open, Payment, Thing};
 
 /// Between items, options and ways to pay, whose names have spaces and commas.
 pub(super) const SEPARATOR: &str = "; ";
@@ -20,6 +25,41 @@ pay. Before the shop acts, you may ask for one thing at a time: answer `ask inte
 `act` as soon as nothing is left to ask.";
 
 const REASONS: [&str; 2] = ["no longer needed", "ordered by mistake"];
+
+/// The shop's customers, and what is wanted of it.
+#[derive(Debug)]
+pub(super) struct Customers {
+    /// Those whom no task of the benchmark serves.
+    pub(super) untasked: Vec<Customer>,
+    /// What the tasks want, one call at a time.
+    pub(super) wanted: Vec<Wish>,
+    /// The files that were read.
+    pub(super) files: Vec<PathBuf>,
+}
+
+/// A call that a task wants: which it is, its customer at that moment, and the goal.
+pub(super) type Wish = (String, Customer, Goal);
+
+impl Customers {
+    /// Reads the shop's folder.
+    ///
+    /// # Errors
+    /// If a file is missing or not as expected, or there is nobody to ask.
+    pub(super) fn read(shop: &Shop) -> Result<Self, EnvError> {
+        let customers::Customers { untasked, gold, files } = customers::Customers::read(&shop.path)?;
+        let wish = |GoldCall { id, customer, call }| {
+            let goal = reached(&customer, &call)?;
+            Some((id, customer, goal))
+        };
+        let wanted: Vec<Wish> = gold.into_iter().filter_map(wish).collect();
+        let missing = match shop.tasks {
+            true if wanted.is_empty() => "task that wants a call for one item",
+            false if untasked.is_empty() => "customer whom no task serves",
+            _ => return Ok(Customers { untasked, wanted, files }),
+        };
+        Err(config_error("shop.path", &format!("`{}` has no {missing}", shop.path)))
+    }
+}
 
 /// What can be done with an order, with the goals that do it and the calls that reach them.
 type Ways = Vec<(Goal, FunctionCall)>;

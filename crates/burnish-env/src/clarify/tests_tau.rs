@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::tests::play;
 use super::*;
-use crate::tau::customers::takes;
+use crate::tau::customers::{Customer, Customers, takes};
 use crate::tau::{tests::shop, tests_real::folder};
 
 fn generator(path: &Path, tasks: bool, more: &ClarifyConfig) -> Result<ClarifyTasks, EnvError> {
@@ -199,7 +199,10 @@ fn goals_of_the_real_shop_are_the_calls_that_its_tools_take_and_its_tasks_are_am
     }
 
     // With the default's few questions, of which some can't be answered: how often the agent is right, and what was asked.
-    let few = |demonstrations: Asker| ClarifyConfig { demonstrations, ..ClarifyConfig { rewards: Component::ALL.to_vec(), ..ClarifyConfig::default() } };
+    let few = |demonstrations: Asker| ClarifyConfig {
+        demonstrations,
+        ..ClarifyConfig { rewards: Component::ALL.to_vec(), ..ClarifyConfig::default() }
+    };
     let mean = |demonstrations: Option<Asker>| {
         let of_tasks = generator(&folder, true, &few(demonstrations.unwrap_or(Asker::Random))).unwrap();
         let tasks = of_tasks.tasks(1, 4 * reached).unwrap().tasks;
@@ -213,7 +216,9 @@ fn goals_of_the_real_shop_are_the_calls_that_its_tools_take_and_its_tasks_are_am
         sums
     };
     let (none, random, informed) = (mean(None), mean(Some(Asker::Random)), mean(Some(Asker::Informed)));
-    println!("success and questions: never asking {none:.3?}, at random {random:.3?}, informed {informed:.3?}");
+    println!(
+        "success and questions: never asking {none:.3?}, at random {random:.3?}, informed {informed:.3?}"
+    );
     assert!(none[0] < random[0] && random[0] < informed[0]);
 }
 

@@ -119,7 +119,8 @@ fn readable(answers: Vec<Message>) -> Vec<(Message, Vec<String>)> {
 fn each_call_that_can_not_be_read_costs_a_twentieth_and_all_of_them_at_most_a_half() {
     let generator = generator(json!({}));
     let task = generator.tasks(3, 1).unwrap().tasks.remove(0);
-    let why = |number: usize| format!("call {number}: it is not JSON: it ends within an object");
+    // A reason may repeat several lines of the call.
+    let why = |number: usize| format!("call {number}: after its JSON object there is more: `1\n2\r\n3`");
     let malformed = |count: usize| (1..=count).map(why).collect::<Vec<_>>();
     for count in [0, 1, 2, 10, 11, 40] {
         let mut said = readable(answers(&generator, &task));

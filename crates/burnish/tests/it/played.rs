@@ -74,6 +74,25 @@ fn bfcl_is_played_by_category() {
 }
 
 #[test]
+fn a_policy_of_ones_own_plays_what_a_server_plays() {
+    let (Some(bfcl), Some(tau)) = (data("bfcl_v4"), data("tau2_bench")) else { return };
+    let scratch = Scratch::with_policy();
+    // Long enough for a policy in prose and a dozen tools; what it says is noise.
+    let longer = ["policy.new.max_position_embeddings=32768", "train.max_steps=1", "checkpoint.every=1"];
+    scratch.burnish(&[&["sft", "sft.toml", "--overwrite"], &longer[..]].concat()).succeeds();
+    let play = |name: &str, data: &str, more: &[&str]| {
+        let ask = ["eval", name, "--data", data, "--policy", "tiny", "--json", "rollout.tokens_max=8"];
+        let found = parsed(&scratch.burnish(&[&ask[..], more].concat()).succeeds().stdout());
+        assert!(found.get("prompt_too_long").is_none() && found["unscored"] == 0, "{found}");
+        (found["tasks"].as_u64().unwrap(), found["success"]["mean"].as_f64().unwrap())
+    };
+    assert_eq!(play("bfcl", &bfcl, &["--limit", "4", "env.config.category=[\"irrelevance\"]"]), (4, 1.0));
+    assert_eq!(play("bfcl", &bfcl, &["--limit", "4", "env.config.category=[\"simple_python\"]"]), (4, 0.0));
+    let short = ["--limit", "2", "env.config.domain=[\"retail\"]", "env.config.turns=2"];
+    assert_eq!(play("tau2", &tau, &short), (2, 0.0));
+}
+
+#[test]
 fn specifications_of_real_functions_are_judged() {
     let (Some(plus), Some(own)) = (data("evalplus_history"), data("humaneval")) else { return };
     let scratch = Scratch::new();

@@ -141,7 +141,10 @@ impl Player<'_> {
             });
         }
         if !malformed.is_empty() {
-            results.push(Message::user(malformed.join("\n")));
+            // A line each, whatever of the call a reason repeats.
+            let lines: Vec<String> =
+                malformed.iter().map(|reason| reason.replace(['\n', '\r'], " ")).collect();
+            results.push(Message::user(lines.join("\n")));
         }
         Ok(results)
     }
