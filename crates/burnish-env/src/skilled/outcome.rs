@@ -1,5 +1,7 @@
 //! What an episode did with a library: the segment of each turn, what each earned, and what the library learns from it.
 
+use std::collections::BTreeMap;
+
 use burnish_core::{Episode, Message};
 
 use super::library::{Library, Rules, ndcg};
@@ -71,6 +73,25 @@ impl Outcome {
 }
 
 impl Library {
+    /// How far utilities are from the outcomes that they foretell: the mean over the skills that episodes of a step were given
+    /// of `|U - share of these episodes that succeeded|`. `None` if none was given.
+    pub fn miscalibration(&self, outcomes: &[Outcome]) -> Option<f64> {
+        let mut of_skill: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+        for outcome in outcomes {
+            let Some(succeeded) = outcome.succeeded else { continue };
+            for id in &outcome.given {
+                let (successes, episodes) = of_skill.entry(*id).or_default();
+                *successes += f64::from(u8::from(succeeded));
+                *episodes += 1.0;
+            }
+        }
+        let apart = of_skill.iter().filter_map(|(id, (successes, episodes))| {
+            Some((self.skill(*id)?.utility - successes / episodes).abs())
+        });
+        let apart: Vec<f64> = apart.collect();
+        (!apart.is_empty()).then(|| apart.iter().sum::<f64>() / apart.len() as f64)
+    }
+
     /// Learns from the outcomes of a step, in their order: first from all what they say of the skills that were given, then the
     /// skills that successful ones wrote down. Returns how many were added.
     pub fn see(&mut self, outcomes: &[Outcome], rules: &Rules) -> usize {
@@ -157,6 +178,29 @@ mod tests {
     fn an_episode_that_was_not_scored_earns_nothing_by_writing() {
         let outcome = Outcome::of(&written(Verdict::unscored("hung")), &library(&[0.5]), &rules(3), true);
         assert_eq!((outcome.segments[3], outcome.rewards[3]), (Segment::Writing, None));
+    }
+
+    #[test]
+    fn utilities_are_compared_with_the_outcomes_of_a_step() {
+        let library = library(&[0.5, 0.25, 1.0]);
+        let of = |given: &[u64], succeeded: Option<bool>| Outcome {
+            segments: Vec::new(),
+            rewards: Vec::new(),
+            given: given.to_vec(),
+            succeeded,
+            written: None,
+        };
+        let outcomes = [
+            of(&[0, 1], Some(true)),
+            of(&[0], Some(false)),
+            of(&[0, 1], Some(true)),
+            of(&[2], None),
+            of(&[], Some(false)),
+        ];
+        // Skill 0 works in two of three episodes, skill 1 in two of two, and of skill 2 nothing is known.
+        let expected = ((2.0_f64 / 3.0 - 0.5) + (1.0 - 0.25)) / 2.0;
+        assert!((library.miscalibration(&outcomes).unwrap() - expected).abs() < 1e-12);
+        assert_eq!(library.miscalibration(&outcomes[3..]), None);
     }
 
     proptest! {

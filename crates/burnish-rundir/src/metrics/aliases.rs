@@ -271,6 +271,7 @@ pub const METRICS: &[Metric] = &[
     metric("skills/size", "skills", "skills in the library after the step (`skilled`)"),
     metric("skills/added", "skills", "skills that successful episodes of the step added"),
     metric("skills/utility", "number", "mean utility of the skills in the library, from 0 to 1"),
+    metric("skills/miscalibration", "number", "mean over the skills that episodes were given of the distance between utility and the share of these episodes that succeeded"),
     metric("skills/order", "number", "mean NDCG of the orders of skills, where one order is better than another"),
     metric("replay/kept", "members", "members of steps so far that are kept (where `[replay]` is on)"),
     metric("replay/share", "share", "members of earlier steps among those that the update trains on"),
@@ -330,6 +331,11 @@ pub const METRICS: &[Metric] = &[
         "eval/flags/{flag}",
         "share",
         "episodes for which the flag was raised, averaged as `eval/success`",
+    ),
+    metric(
+        "eval/environment/{name}",
+        "number",
+        "a metric of the environment, which is not rewarded: mean over tasks of the mean over the episodes that have it",
     ),
     metric(
         "eval/by_label/{label}/{value}",

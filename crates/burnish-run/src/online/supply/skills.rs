@@ -107,6 +107,7 @@ impl Provider for Skills {
         let (Some(library), Some(Used { rules, .. })) = (&mut self.library, self.used) else {
             return Ok(Values::new());
         };
+        let miscalibration = library.miscalibration(&outcomes);
         let mut next = (**library).clone();
         let added = next.see(&outcomes, &rules);
         *library = Arc::new(next);
@@ -125,6 +126,7 @@ impl Provider for Skills {
                 metrics.insert(name.to_owned(), values.iter().sum::<f64>() / values.len() as f64);
             }
         }
+        metrics.extend(miscalibration.map(|apart| ("skills/miscalibration".to_owned(), apart)));
         Ok(metrics)
     }
 
