@@ -14,6 +14,7 @@ mod tau;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+#[path = "tests/tau.rs"]
 mod tests_tau;
 mod truth;
 mod world;

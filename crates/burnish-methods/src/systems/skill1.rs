@@ -21,7 +21,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/skilled.toml"),
     set: &[],
     study: Some("recipes/studies/skilled.toml"),
-    results: &[],
+    results: &["docs/results/skilled.md"],
     reduces_to: &["GRPO on the inner environment, with candidates = 0"],
     run: None,
     status: Status::Runs,
