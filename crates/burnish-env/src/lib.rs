@@ -34,6 +34,8 @@ pub mod redesign;
 pub mod rollout;
 pub mod rows;
 pub mod scenes;
+#[cfg(test)]
+mod scripted;
 pub mod servers;
 mod session;
 mod settings;

@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use burnish_core::{
-    Abilities, Answered, Ending, Episode, FunctionCall, Policy, Role, Sampling, StopReason, ToolCall, Turn,
-    TurnId, TurnOutput,
-};
+use burnish_core::{Ending, Episode, FunctionCall, Policy, Role, Sampling, ToolCall, Turn};
 use burnish_episode::{Cast, Outside, Simulated};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::rollout::{Overlong, POLICY, RolloutSpec, SeedPlace, Spawn, play, play_with, replay};
+use crate::scripted::Scripted;
 
 const SEED: u64 = 5;
 const SEEDS: SeedPlace = SeedPlace { run: 3, stage: 0, step: 1, task_offset: 0 };
@@ -30,36 +28,6 @@ fn variants() -> Vec<Value> {
     ]
 }
 
-/// A policy that follows a script.
-struct Scripted<F>(F, Vec<Answered>, u64);
-
-impl<F: FnMut(&Turn) -> Message> Policy for Scripted<F> {
-    fn abilities(&self) -> Abilities {
-        Abilities { token_ids: false, logprobs: false, ..Abilities::ALL }
-    }
-    fn version(&self) -> u64 {
-        0
-    }
-    fn submit(&mut self, turn: Turn) -> TurnId {
-        let id = TurnId(self.2);
-        self.2 += 1;
-        let message = (self.0)(&turn);
-        let malformed = Vec::new();
-        let output = TurnOutput { malformed, ..TurnOutput::new(message, StopReason::EndToken) };
-        self.1.push(Answered { id, trace: turn.trace, result: Ok(output) });
-        id
-    }
-    fn poll(&mut self) -> Vec<Answered> {
-        std::mem::take(&mut self.1)
-    }
-    fn wait(&mut self) -> Vec<Answered> {
-        self.poll()
-    }
-    fn cancel(&mut self, _: TurnId) -> bool {
-        false
-    }
-}
-
 /// A policy that gives the answers of the conversation whose opening matches the turn's, and `done` after its end.
 fn imitator(conversations: &[Vec<Message>]) -> impl Policy {
     let answer = move |turn: &Turn| {
@@ -67,7 +35,7 @@ fn imitator(conversations: &[Vec<Message>]) -> impl Policy {
         let known = conversations.iter().find(|it| it.len() > read && it[..read] == turn.messages[..]);
         known.map_or_else(|| Message::assistant("done"), |it| it[read].clone())
     };
-    Scripted(answer, Vec::new(), 0)
+    Scripted::new(move |turn| (answer(turn), Vec::new()))
 }
 
 fn spawns(tasks: &[Task]) -> Vec<Spawn<'_>> {
@@ -84,9 +52,9 @@ fn played(generator: &Accounts, task: &Task, calls: &[(&str, Value)]) -> Episode
         let function = FunctionCall { name: (*name).into(), arguments: arguments.clone() };
         Message { tool_calls: vec![ToolCall { id: None, function }], ..Message::assistant("") }
     });
-    let answer = move |_: &Turn| said.next().unwrap_or_else(|| Message::assistant("done"));
+    let answer = move |_: &Turn| (said.next().unwrap_or_else(|| Message::assistant("done")), Vec::new());
     let spawns = spawns(std::slice::from_ref(task));
-    play(&mut Scripted(answer, Vec::new(), 0), &plan(generator, &spawns)).unwrap().remove(0)
+    play(&mut Scripted::new(answer), &plan(generator, &spawns)).unwrap().remove(0)
 }
 
 /// Ann has 40, Bob 3, and Bob should get half of what Ann has.
@@ -192,7 +160,7 @@ fn calls_that_do_not_fit_are_told_and_counted_and_refusals_flagged() {
     let again = replay(&plan(&generator, &spawns), &spawns[0], &episode).unwrap();
     assert_eq!(again, episode);
 
-    let mut restless = Scripted(|_: &Turn| half_look(), Vec::new(), 0);
+    let mut restless = Scripted::new(|_| (half_look(), Vec::new()));
     let cut = play(&mut restless, &plan(&generator, &spawns)).unwrap().remove(0);
     assert_eq!(cut.ending, Ending::TurnsMax);
     assert!(cut.verdict.flags["unfinished"] && !cut.verdict.success);

@@ -36,11 +36,6 @@ impl Slot {
             Slot::Reason => "reason",
         }
     }
-
-    /// The slot with this name.
-    pub fn named(name: &str) -> Option<Slot> {
-        Slot::ALL.into_iter().find(|slot| slot.name() == name)
-    }
 }
 
 /// What a customer wants: a value for each slot that it has.

@@ -11,7 +11,7 @@ use super::config::Shop;
 use super::goal::Goal;
 use crate::EnvError;
 use crate::settings::config_error;
-use crate::tau::customers::{self, Customer, GoldCall, Open, Payment, Thing};
+use crate::tau::customers::{self, Customer, GoldCall, Open, Payment, REASONS, Thing};
 
 /// Between items, options and ways to pay, whose names have spaces and commas.
 pub(super) const SEPARATOR: &str = "; ";
@@ -23,8 +23,6 @@ exchanged for another option; with how they were paid), how many options there a
 pay. Before the shop acts, you may ask for one thing at a time: answer `ask intent`, `ask order`, `ask item`, `ask option`, \
 `ask payment`, or `ask reason` (why an order is cancelled). Ask for what tells most about what the customer wants, and answer \
 `act` as soon as nothing is left to ask.";
-
-const REASONS: [&str; 2] = ["no longer needed", "ordered by mistake"];
 
 /// The shop's customers, and what is wanted of it.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::config::{Domain, TauConfig};
 use super::data;
 use super::retail::Retail;
-pub(crate) use super::retail::{Customer, Open, Payment, Thing};
+pub(crate) use super::retail::{Customer, Open, Payment, REASONS, Thing};
 use super::world::{World, writes};
 use crate::EnvError;
 

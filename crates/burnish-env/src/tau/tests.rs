@@ -9,8 +9,9 @@ use tempfile::TempDir;
 use super::world::World;
 use super::*;
 use crate::rollout::{Overlong, RolloutSpec, SeedPlace, Spawn, play};
+use crate::scripted::Scripted;
 use crate::{Question, Step};
-use burnish_core::{Abilities, Answered, Policy, Sampling, StopReason, Turn, TurnId, TurnOutput};
+use burnish_core::Sampling;
 
 /// Ann has one delivered order of a red cup for 10; a blue one costs 12.5.
 fn database() -> Value {
@@ -293,42 +294,13 @@ fn somebody_else_can_play_the_user() {
     assert!(environment.hear(&Message::assistant("Hello?")).is_err());
 }
 
-/// A policy that gives these answers.
-struct Scripted(Vec<Message>, Vec<Answered>, u64);
-
-impl Policy for Scripted {
-    fn abilities(&self) -> Abilities {
-        Abilities { token_ids: false, logprobs: false, ..Abilities::ALL }
-    }
-    fn version(&self) -> u64 {
-        0
-    }
-    fn submit(&mut self, turn: Turn) -> TurnId {
-        let id = TurnId(self.2);
-        self.2 += 1;
-        let message = self.0.remove(0);
-        let output = TurnOutput::new(message, StopReason::EndToken);
-        self.1.push(Answered { id, trace: turn.trace, result: Ok(output) });
-        id
-    }
-    fn poll(&mut self) -> Vec<Answered> {
-        std::mem::take(&mut self.1)
-    }
-    fn wait(&mut self) -> Vec<Answered> {
-        self.poll()
-    }
-    fn cancel(&mut self, _: TurnId) -> bool {
-        false
-    }
-}
-
 /// Through the player, which checks calls by their schemas and keeps a record.
 #[test]
 fn a_demonstrated_episode_is_played_like_any_other() {
     let (_folder, generator) = small(json!({}));
     for task in generator.in_order().unwrap() {
         let messages = generator.demonstrate_episode(&task).unwrap();
-        let answers =
+        let mut answers: Vec<Message> =
             messages.iter().filter(|it| it.role == burnish_core::Role::Assistant).cloned().collect();
         let place = SeedPlace { run: 3, stage: 0, step: 1, task_offset: 0 };
         let spawns = Spawn::of_tasks(std::slice::from_ref(&task), 1, &Sampling::at(1.0, 16), place);
@@ -339,7 +311,7 @@ fn a_demonstrated_episode_is_played_like_any_other() {
             turns_max: 20,
             overlong: Overlong::Refuse,
         };
-        let episode = play(&mut Scripted(answers, Vec::new(), 0), &spec).unwrap().remove(0);
+        let episode = play(&mut Scripted::new(|_| (answers.remove(0), Vec::new())), &spec).unwrap().remove(0);
         assert!(episode.verdict.success, "{}: {:?}", task.id, episode.verdict);
         assert_eq!(episode.record.calls.failed, 0);
     }

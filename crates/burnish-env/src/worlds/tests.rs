@@ -1,12 +1,10 @@
-use burnish_core::{
-    Abilities, Answered, Episode, FunctionCall, Policy, Role, Sampling, StopReason, ToolCall, Turn, TurnId,
-    TurnOutput,
-};
+use burnish_core::{Episode, FunctionCall, Role, Sampling, ToolCall};
 use serde_json::{Map, json};
 
 use super::*;
 use crate::Step;
 use crate::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
+use crate::scripted::Scripted;
 
 fn generator(config: Value) -> Worlds {
     Worlds::new(settings::read(&config).unwrap()).unwrap()
@@ -71,42 +69,13 @@ fn the_demonstrated_episode_is_worth_1_and_what_is_left_out_is_not() {
     }
 }
 
-/// A policy that gives these answers, one after the other, each with why calls in it could not be read.
-struct Scripted(Vec<(Message, Vec<String>)>, Vec<Answered>, u64);
-
-impl Policy for Scripted {
-    fn abilities(&self) -> Abilities {
-        Abilities { token_ids: false, logprobs: false, ..Abilities::ALL }
-    }
-    fn version(&self) -> u64 {
-        0
-    }
-    fn submit(&mut self, turn: Turn) -> TurnId {
-        let id = TurnId(self.2);
-        self.2 += 1;
-        let (message, malformed) = self.0.remove(0);
-        let output = TurnOutput { malformed, ..TurnOutput::new(message, StopReason::EndToken) };
-        self.1.push(Answered { id, trace: turn.trace, result: Ok(output) });
-        id
-    }
-    fn poll(&mut self) -> Vec<Answered> {
-        std::mem::take(&mut self.1)
-    }
-    fn wait(&mut self) -> Vec<Answered> {
-        self.poll()
-    }
-    fn cancel(&mut self, _: TurnId) -> bool {
-        false
-    }
-}
-
 /// An episode through the player, which is the same when it is played again on its record.
-fn played(generator: &Worlds, task: &Task, said: Vec<(Message, Vec<String>)>) -> Episode {
+fn played(generator: &Worlds, task: &Task, mut said: Vec<(Message, Vec<String>)>) -> Episode {
     let place = SeedPlace { run: 3, stage: 0, step: 1, task_offset: 0 };
     let spawns = Spawn::of_tasks(std::slice::from_ref(task), 1, &Sampling::at(1.0, 16), place);
     let spec =
         RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 20, overlong: Overlong::Refuse };
-    let episode = rollout::play(&mut Scripted(said, Vec::new(), 0), &spec).unwrap().remove(0);
+    let episode = rollout::play(&mut Scripted::new(|_| said.remove(0)), &spec).unwrap().remove(0);
     assert_eq!(rollout::replay(&spec, &spawns[0], &episode).unwrap(), episode);
     episode
 }

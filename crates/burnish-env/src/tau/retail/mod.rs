@@ -15,6 +15,7 @@ use super::table::Table;
 use super::wire::{Said, arguments};
 pub(crate) use customer::{Customer, Open, Payment, Thing};
 pub(super) use data::{Order, Product, User};
+pub(crate) use order::REASONS;
 pub(super) use tools::TOOLS;
 
 /// The shop's database, as an episode has changed it.

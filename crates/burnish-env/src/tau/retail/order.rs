@@ -8,7 +8,8 @@ use crate::tau::wire::{Said, rounded, text};
 
 pub(super) const PENDING: &str = "pending";
 pub(super) const DELIVERED: &str = "delivered";
-const REASONS: [&str; 2] = ["no longer needed", "ordered by mistake"];
+/// Why an order may be cancelled.
+pub(crate) const REASONS: [&str; 2] = ["no longer needed", "ordered by mistake"];
 
 #[derive(Deserialize)]
 pub(super) struct Cancel {
