@@ -38,7 +38,12 @@ impl Scalar {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parameter {
     Value(Scalar),
-    Pointer { to: Scalar, is_const: bool },
+    Pointer {
+        to: Scalar,
+        is_const: bool,
+    },
+    /// What the copy engine of cards from 9.0 on needs to know of a matrix (`MAP` in the kernels).
+    Map,
 }
 
 /// One argument.
@@ -46,17 +51,27 @@ pub(crate) enum Parameter {
 pub(crate) struct Argument {
     parameter: Parameter,
     /// The value as the kernel takes it, in the first bytes.
-    bits: u64,
+    bits: [u64; 16],
 }
 
 impl Argument {
+    fn of(parameter: Parameter, bits: u64) -> Self {
+        let mut argument = Argument { parameter, bits: [0; 16] };
+        argument.bits[0] = bits;
+        argument
+    }
+
     fn value(scalar: Scalar, bits: u64) -> Self {
-        Argument { parameter: Parameter::Value(scalar), bits }
+        Argument::of(Parameter::Value(scalar), bits)
+    }
+
+    pub(super) fn map(bits: [u64; 16]) -> Self {
+        Argument { parameter: Parameter::Map, bits }
     }
 
     /// A null pointer, for an optional argument of a kernel.
     pub(crate) fn null<T: Element>() -> Self {
-        Argument { parameter: Parameter::Pointer { to: T::SCALAR, is_const: false }, bits: 0 }
+        Argument::of(Parameter::Pointer { to: T::SCALAR, is_const: false }, 0)
     }
 
     /// Is it valid for `parameter`? A buffer that may be written may also be read.
@@ -108,14 +123,14 @@ impl From<u64> for Argument {
 impl<T: Element> From<Slice<'_, T>> for Argument {
     fn from(slice: Slice<'_, T>) -> Self {
         let parameter = Parameter::Pointer { to: T::SCALAR, is_const: true };
-        Argument { parameter, bits: slice.address() }
+        Argument::of(parameter, slice.address())
     }
 }
 
 impl<T: Element> From<SliceMut<'_, T>> for Argument {
     fn from(slice: SliceMut<'_, T>) -> Self {
         let parameter = Parameter::Pointer { to: T::SCALAR, is_const: false };
-        Argument { parameter, bits: slice.address() }
+        Argument::of(parameter, slice.address())
     }
 }
 
@@ -150,6 +165,9 @@ fn kernel(inner: &str) -> Option<(&str, Vec<Parameter>)> {
 /// Parses a parameter such as `const float* x`.
 fn parameter(text: &str) -> Option<Parameter> {
     let (kind, _name) = text.rsplit_once(' ')?;
+    if kind == "MAP" {
+        return Some(Parameter::Map);
+    }
     let (is_const, kind) = match kind.strip_prefix("const ") {
         Some(kind) => (true, kind),
         None => (false, kind),
@@ -203,8 +221,7 @@ mod tests {
         assert!(refused(&[null, null]));
         assert!(refused(&[null, null, 3_i32.into()]));
         assert!(refused(&[null, Argument::null::<i32>(), 3_i64.into()]));
-        let read_only =
-            Argument { parameter: Parameter::Pointer { to: Scalar::F32, is_const: true }, bits: 0 };
+        let read_only = Argument::of(Parameter::Pointer { to: Scalar::F32, is_const: true }, 0);
         assert!(refused(&[read_only, null, 3_i64.into()]));
     }
 }

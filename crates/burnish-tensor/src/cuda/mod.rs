@@ -31,6 +31,7 @@ mod product;
 mod staging;
 pub(crate) mod tape;
 mod target;
+mod tensor_map;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -68,6 +69,7 @@ pub struct Cuda {
     capability: (i32, i32),
     memory_bytes: usize,
     shared_bytes_max: usize,
+    multiprocessors: usize,
     options: Options,
     device: sys::CUdevice,
     context: sys::CUcontext,
@@ -149,6 +151,7 @@ impl Cuda {
         let major = attribute(Is::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = attribute(Is::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let shared = attribute(Is::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let multiprocessors = attribute(Is::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         // SAFETY: as above.
         let memory_bytes = unsafe { result::device::total_mem(device) }.map_err(asking())?;
         // SAFETY: as above; the context is released when the handle is dropped.
@@ -160,6 +163,7 @@ impl Cuda {
             capability: (major, minor),
             memory_bytes,
             shared_bytes_max: usize::try_from(shared).unwrap_or(0),
+            multiprocessors: usize::try_from(multiprocessors).unwrap_or(1),
             options,
             device,
             context,
@@ -236,6 +240,10 @@ impl Cuda {
     /// Most bytes of shared memory in a block.
     pub(crate) fn shared_bytes_max(&self) -> usize {
         self.shared_bytes_max
+    }
+
+    pub(crate) fn multiprocessors(&self) -> usize {
+        self.multiprocessors
     }
 
     /// Waits until all queued work is done.

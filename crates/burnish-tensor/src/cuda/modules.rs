@@ -24,7 +24,7 @@ use super::{
 const COMMON: &str = include_str!("kernels/common.cuh");
 
 /// The kernel files.
-pub(crate) const FILES: [(&str, &str); 10] = [
+pub(crate) const FILES: [(&str, &str); 11] = [
     ("elementwise.cu", include_str!("kernels/elementwise.cu")),
     ("gather.cu", include_str!("kernels/gather.cu")),
     ("norm.cu", include_str!("kernels/norm.cu")),
@@ -36,7 +36,20 @@ pub(crate) const FILES: [(&str, &str); 10] = [
     ("attention.cu", include_str!("kernels/attention.cu")),
     (
         "attention_mma.cu",
-        concat!(include_str!("kernels/mma.cuh"), "\n", include_str!("kernels/attention_mma.cu")),
+        concat!(
+            include_str!("kernels/mma.cuh"),
+            include_str!("kernels/walk.cuh"),
+            include_str!("kernels/attention_mma.cu")
+        ),
+    ),
+    (
+        "attention_wgmma.cu",
+        concat!(
+            include_str!("kernels/mma.cuh"),
+            include_str!("kernels/hopper.cuh"),
+            include_str!("kernels/walk.cuh"),
+            include_str!("kernels/attention_wgmma.cu")
+        ),
     ),
 ];
 
@@ -53,6 +66,7 @@ pub(crate) enum Program {
     Draw,
     Attention { head_dim: usize, tile: usize },
     AttentionMma { head_dim: usize, tiles: MmaTiles },
+    AttentionWgmma { head_dim: usize },
 }
 
 impl Program {
@@ -68,6 +82,7 @@ impl Program {
             Program::Draw => 7,
             Program::Attention { .. } => 8,
             Program::AttentionMma { .. } => 9,
+            Program::AttentionWgmma { .. } => 10,
         }]
     }
 
@@ -79,8 +94,15 @@ impl Program {
             Program::AttentionMma { head_dim, tiles: MmaTiles { rows, columns } } => {
                 vec![format!("HEAD_DIM={head_dim}"), format!("ROWS={rows}"), format!("COLUMNS={columns}")]
             }
+            Program::AttentionWgmma { head_dim } => vec![format!("HEAD_DIM={head_dim}")],
             _ => Vec::new(),
         }
+    }
+
+    /// NVRTC's name for the cards that it is compiled for. Instructions that no later cards have need a name of their own.
+    fn architecture(self, target: Target) -> String {
+        let suffix = if matches!(self, Program::AttentionWgmma { .. }) { "a" } else { "" };
+        target.architecture() + suffix
     }
 }
 
@@ -190,7 +212,8 @@ impl Modules {
         let mut hasher = DefaultHasher::new();
         (&source, program.macros(), target, nvrtc_version()?).hash(&mut hasher);
         let stem = program.file().0.trim_end_matches(".cu");
-        let name = format!("{stem}-{}-{:016x}.{}", target.architecture(), hasher.finish(), target.suffix());
+        let (architecture, hash) = (program.architecture(target), hasher.finish());
+        let name = format!("{stem}-{architecture}-{hash:016x}.{}", target.suffix());
         Ok((source, self.cache.as_ref().map(|folder| folder.join(name))))
     }
 
@@ -246,7 +269,7 @@ fn compile(program: Program, source: String, target: Target) -> Result<Vec<u8>, 
     let name = CString::new(program.file().0).unwrap_or_default();
     let handle = nvrtc::create_program(&source, Some(&name))
         .map_err(CudaError::nvrtc("handing a kernel source to NVRTC"))?;
-    let architecture = target.architecture();
+    let architecture = program.architecture(target);
     let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
     options.extend(program.macros().iter().map(|one| format!("-D{one}")));
     // SAFETY: the program was created above, is destroyed below and nowhere else, and lives while its texts are used.

@@ -27,6 +27,13 @@ pub(crate) fn attention_mma() -> Vec<(usize, MmaTiles)> {
     ATTENTION_MMA.into_iter().chain(large.into_iter().filter(|_| is_real())).collect()
 }
 
+/// Sizes of heads for which there are kernels by the instructions of 9.0; none if the device has others.
+pub(crate) fn attention_wgmma(cuda: &Cuda) -> Vec<usize> {
+    let dims = if is_real() { &[64, 128][..] } else { &ATTENTION_WGMMA };
+    dims.iter().copied().filter(|_| cuda.capability() == (9, 0)).collect()
+}
+const ATTENTION_WGMMA: [usize; 1] = [64];
+
 /// How values are kept, and the tolerance for the results of an operation.
 pub(crate) const PRECISIONS: [(Precision, f64); 2] = [(Precision::F32, 1e-6), (Precision::Bf16, 1.0 / 256.0)];
 
@@ -123,6 +130,7 @@ fn build() -> Result<tempfile::TempDir, String> {
     let kernels = in_f32.chain(
         ATTENTION_MMA.iter().map(|(head_dim, tiles)| format!("{head_dim}:{}:{}", tiles.rows, tiles.columns)),
     );
+    let kernels = kernels.chain(ATTENTION_WGMMA.iter().map(usize::to_string));
     let mut command = Command::new("bash");
     let output = command.arg(sources.join("build.sh")).arg(folder.path()).args(kernels).output();
     let output = output.map_err(|error| format!("bash: {error}"))?;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compiles the emulated driver, cuBLAS and NVRTC into FOLDER, as libcuda.so, libcublas.so and libnvrtc.so.
 #
-#   build.sh FOLDER KERNELS ...      attention kernels: HEAD_DIM:TILE in f32, HEAD_DIM:ROWS:COLUMNS on tensor cores
+#   build.sh FOLDER KERNELS ...      attention kernels: HEAD_DIM:TILE in f32, HEAD_DIM:ROWS:COLUMNS on tensor cores, HEAD_DIM
+#                                    for those of 9.0
 set -euo pipefail
 folder=$1; shift
 sources=$(dirname "$0")
@@ -9,7 +10,7 @@ sources=$(dirname "$0")
 aligned="-fsanitize=alignment -fsanitize-undefined-trap-on-error"
 compile() {
   local source=$1 object=$2; shift 2
-  g++ -std=c++17 -O1 -fPIC -Wno-unknown-pragmas $aligned -c "$@" "$sources/$source" -o "$folder/$object"
+  g++ -std=c++17 -O1 -fPIC -Wno-unknown-pragmas -Wno-psabi $aligned -c "$@" "$sources/$source" -o "$folder/$object"
 }
 driver=()
 add() { compile "$@"; driver+=("$folder/$2"); }
@@ -21,6 +22,7 @@ for kernel in "$@"; do
       IFS=: read -r dim rows columns <<<"$kernel"
       add attention.cpp "attention-mma-$kernel.o" "-DHEAD_DIM=$dim" "-DROWS=$rows" "-DCOLUMNS=$columns" ;;
     *:*) add attention.cpp "attention-$kernel.o" "-DHEAD_DIM=${kernel%:*}" "-DTILE=${kernel#*:}" ;;
+    *) add attention.cpp "attention-wgmma-$kernel.o" "-DHEAD_DIM=$kernel" ;;
   esac
 done
 compile cublas.cpp cublas.o

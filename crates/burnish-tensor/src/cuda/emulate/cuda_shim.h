@@ -46,6 +46,40 @@ void copy_async(void* to, const void* from, bool is_real);
 void commit_copies();
 void wait_for_copies_but_latest();
 
+// A barrier in shared memory: `phase` counts the phases that are over.
+struct Barrier {
+    unsigned phase;
+    int count : 10, pending : 10, kib : 12;
+};
+void start_barrier(Barrier* barrier, int arrivals);
+void arrive(Barrier* barrier, int bytes);
+void wait_for(Barrier* barrier, unsigned parity);
+
+// What a card keeps of a matrix for its copy engine.
+struct Matrix {
+    const unsigned short* at;
+    uint64_t columns, rows;
+};
+void copy_box(unsigned short* to, const Matrix& from, int column, int row, Barrier* barrier);
+
+// An operand of a product in shared memory: element (i, j) of its 64-column panels, `rows` high.
+struct Operand {
+    const unsigned short* tile;
+    int rows, row, column;
+    float at(int i, int j) const;
+};
+// A thread's share of c (+)= a b: the two rows of fragments that it has.
+struct Product {
+    float (*c)[4];
+    int tiles;
+    bool adds, is_left_given, is_right_transposed;
+    float left[2][16];
+    Operand a, b;
+};
+void multiply(const Product& product);
+void commit_products();
+void wait_for_products(unsigned latest);
+
 typedef void (*Call)(void (*kernel)(), void** arguments);
 void add_kernel(const char* program, const char* name, int threads, void (*kernel)(), Call call);
 
@@ -150,4 +184,51 @@ inline void multiply_add(float c[4], const unsigned a[4], unsigned b0, unsigned 
         }
     }
     emulated::unshow();
+}
+
+// What attention_wgmma.cu says in assembly.
+#define GROUP_THREADS 384
+#define PANEL 64
+struct TensorMap {
+    emulated::Matrix matrix;
+    char opaque[128 - sizeof(emulated::Matrix)];
+};
+#define MAP const TensorMap
+using emulated::Barrier;
+using emulated::Operand;
+using emulated::start_barrier;
+using emulated::wait_for;
+inline void show_barriers() {}
+inline void arrive(Barrier* barrier) { emulated::arrive(barrier, 0); }
+inline void arrive_expecting(Barrier* barrier, int bytes) { emulated::arrive(barrier, bytes); }
+inline void copy_box(unsigned short* to, const TensorMap& map, int column, int row, Barrier* barrier) {
+    emulated::copy_box(to, map.matrix, column, row, barrier);
+}
+#define GIVE_REGISTERS_BACK
+#define TAKE_REGISTERS
+inline void begin_products() {}
+inline void commit_products() { emulated::commit_products(); }
+template <int LATEST>
+void wait_for_products_but() {
+    emulated::wait_for_products(LATEST);
+}
+template <int TILES>
+void are_results(float (&)[TILES][4]) {}
+inline Operand rows_operand(const unsigned short* tile, int rows, int row, int step) { return {tile, rows, row, 16 * step}; }
+inline Operand columns_operand(const unsigned short* tile, int rows, int step) { return {tile, rows, 16 * step, 0}; }
+template <int TILES>
+void multiply(float (&c)[TILES][4], Operand a, Operand b, int adds) {
+    emulated::multiply({c, TILES, adds != 0, false, true, {}, a, b});
+}
+template <int TILES>
+void multiply(float (&c)[TILES][4], const unsigned a[4], Operand b, int adds) {
+    emulated::Product product = {c, TILES, adds != 0, true, false, {}, {}, b};
+    const emulated::Shown* all = emulated::show({{a[0], a[1], a[2], a[3], 0, 0, 0, 0}});
+    for (unsigned half = 0; half < 2; ++half)
+        for (unsigned k = 0; k < 16; ++k) {
+            unsigned word = all[threadIdx.x % 32 / 4 * 4 + k % 8 / 2].words[half + k / 8 * 2];
+            product.left[half][k] = __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+        }
+    emulated::unshow();
+    emulated::multiply(product);
 }

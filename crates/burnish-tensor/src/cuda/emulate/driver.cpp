@@ -47,8 +47,9 @@ struct Copy {
 };
 
 struct Fiber : Thread {
-    // Copies that a card might not have made yet.
+    // Copies and products that a card might not have made yet.
     std::vector<std::vector<Copy>> copies;
+    std::vector<std::vector<Product>> products;
     jmp_buf at;
     ucontext_t start;
     std::unique_ptr<char[]> stack{new char[STACK]};
@@ -58,8 +59,16 @@ struct Fiber : Thread {
     unsigned generation;
 };
 
-struct Barrier {
+struct Meeting {
     unsigned generation, arrived, size;
+};
+
+// A copy of 64 rows of 64 columns that a card might not have made yet.
+struct Box {
+    unsigned short* to;
+    Matrix from;
+    int column, row;
+    Barrier* barrier;
 };
 
 // One block of threads.
@@ -67,8 +76,9 @@ struct Machine {
     std::vector<std::unique_ptr<Fiber>> fibers;
     jmp_buf scheduler;
     ucontext_t origin;
-    Barrier all;
-    Barrier warps[32];
+    Meeting all;
+    Meeting warps[32];
+    std::deque<Box> boxes;
     uint64_t slots[1024];
     Shown shown[1024];
     const char* failure;
@@ -87,7 +97,7 @@ struct Machine {
     void leave(Fiber& fiber) {
         if (_setjmp(fiber.at) == 0) _longjmp(scheduler, 1);
     }
-    void wait(Barrier& barrier) {
+    void wait(Meeting& barrier) {
         Fiber& fiber = static_cast<Fiber&>(*current);
         if (++barrier.arrived == barrier.size) {
             barrier.arrived = 0;
@@ -99,16 +109,19 @@ struct Machine {
         leave(fiber);
     }
     static void main();
+    bool make_box();
     // False if threads wait for others that never come.
     bool run_block(unsigned threads) {
         while (fibers.size() < threads) fibers.push_back(std::make_unique<Fiber>());
         all = {0, 0, threads};
-        for (Barrier& warp : warps) warp = {0, 0, 32};
+        for (Meeting& warp : warps) warp = {0, 0, 32};
+        boxes.clear();
         for (unsigned i = 0; i < threads; ++i) {
             Fiber& fiber = *fibers[i];
             fiber.index = {i, 0, 0};
             fiber.started = fiber.done = false;
             fiber.copies.assign(1, {});
+            fiber.products.assign(1, {});
             fiber.barrier = nullptr;
             getcontext(&fiber.start);
             fiber.start.uc_stack.ss_sp = fiber.stack.get();
@@ -134,7 +147,8 @@ struct Machine {
                 run_fiber(fiber);
                 left -= fiber.done;
             }
-            if (!moved && !lags) return false;
+            // Copies are made as late as they may, and then one after the other.
+            if (!moved && !lags && !make_box()) return false;
             lags = moved && threads > 32;
         }
         return true;
@@ -177,6 +191,80 @@ void wait_for_copies_but_latest() {
     }
 }
 
+static void end_phase_if_done(Barrier* barrier) {
+    if (barrier->pending > 0 || barrier->kib != 0) return;
+    ++barrier->phase;
+    barrier->pending = barrier->count;
+}
+void start_barrier(Barrier* barrier, int arrivals) {
+    barrier->phase = 0;
+    barrier->count = barrier->pending = arrivals;
+    barrier->kib = 0;
+}
+void arrive(Barrier* barrier, int bytes) {
+    if (barrier->pending <= 0 || bytes % 1024 != 0) return fail("more arrivals than a barrier has, or parts of boxes");
+    barrier->kib += bytes / 1024;
+    --barrier->pending;
+    end_phase_if_done(barrier);
+}
+void wait_for(Barrier* barrier, unsigned parity) {
+    Fiber& fiber = static_cast<Fiber&>(*current);
+    while (barrier->phase % 2 == parity) {
+        fiber.barrier = &barrier->phase;
+        fiber.generation = barrier->phase;
+        machine.leave(fiber);
+    }
+}
+void copy_box(unsigned short* to, const Matrix& from, int column, int row, Barrier* barrier) {
+    if ((uintptr_t)to % 1024 != 0) return fail("a box that is not at a multiple of 1024 bytes");
+    machine.boxes.push_back({to, from, column, row, barrier});
+    if (machine.turns % 3 == 0) machine.make_box();
+}
+bool Machine::make_box() {
+    if (boxes.empty()) return false;
+    Box box = boxes.front();
+    boxes.pop_front();
+    for (int i = 0; i < 64; ++i)
+        for (int j = 0; j < 64; ++j) {
+            uint64_t row = (uint64_t)(box.row + i), column = (uint64_t)(box.column + j);
+            bool is_real = row < box.from.rows && column < box.from.columns;
+            box.to[64 * i + j] = is_real ? box.from.at[row * box.from.columns + column] : 0;
+        }
+    box.barrier->kib -= 8;
+    end_phase_if_done(box.barrier);
+    return true;
+}
+
+float Operand::at(int i, int j) const {
+    i += row;
+    j += column;
+    uint32_t bits = (uint32_t)tile[(j / 64 * rows + i) * 64 + j % 64] << 16;
+    return __uint_as_float(bits);
+}
+static void make(const Product& of) {
+    unsigned thread = current->index.x % 128;
+    for (int n = 0; n < of.tiles; ++n)
+        for (int i = 0; i < 4; ++i) {
+            int row = (int)(thread / 32 * 16 + thread % 32 / 4) + i / 2 * 8, column = 8 * n + (int)(thread % 4) * 2 + i % 2;
+            float sum = of.adds ? of.c[n][i] : 0.0f;
+            for (int k = 0; k < 16; ++k)
+                sum += (of.is_left_given ? of.left[i / 2][k] : of.a.at(row, k)) *
+                       (of.is_right_transposed ? of.b.at(column, k) : of.b.at(k, column));
+            of.c[n][i] = sum;
+        }
+}
+void multiply(const Product& product) { static_cast<Fiber&>(*current).products.back().push_back(product); }
+void commit_products() { static_cast<Fiber&>(*current).products.emplace_back(); }
+// A card makes them at any time until they are waited for: here as late as it may.
+void wait_for_products(unsigned latest) {
+    auto& products = static_cast<Fiber&>(*current).products;
+    // The last list is not committed yet.
+    while (products.size() > latest + 1) {
+        for (const Product& product : products.front()) make(product);
+        products.erase(products.begin());
+    }
+}
+
 void Machine::main() {
     machine.kernel->call(machine.kernel->function, machine.arguments);
     static_cast<Fiber&>(*current).done = true;
@@ -187,7 +275,7 @@ void sync_threads() { machine.wait(machine.all); }
 
 uint64_t exchange(uint64_t bits, int lane_mask) {
     unsigned index = current->index.x;
-    Barrier& warp = machine.warps[index / 32];
+    Meeting& warp = machine.warps[index / 32];
     machine.slots[index] = bits;
     machine.wait(warp);
     uint64_t other = machine.slots[index ^ (unsigned)lane_mask];
@@ -288,6 +376,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
     switch (attribute) {
         case 75: *value = 9; break;             // compute capability, major
         case 76: *value = 0; break;             // minor
+        case 16: *value = 3; break;             // multiprocessors
         case 97: *value = SHARED_OPTIN; break;  // shared memory of a block, opt-in
         default: return INVALID_VALUE;
     }
@@ -425,6 +514,15 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
     emulated_upload_all(stream);
     std::memcpy(reinterpret_cast<void*>((uintptr_t)to), reinterpret_cast<void*>((uintptr_t)from), bytes);
+    return SUCCESS;
+}
+
+// Boxes of 64 by 64 elements of a matrix in bf16, swizzled by 128 bytes: the only ones that are asked for.
+int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* at, const uint64_t* sizes, const uint64_t* strides,
+                           const uint32_t* box, const uint32_t*, int, int swizzle, int, int) {
+    bool is_known = type == 9 && rank == 2 && box[0] == 64 && box[1] == 64 && swizzle == 3;
+    if (!is_known || (uintptr_t)at % 16 != 0 || strides[0] != 2 * sizes[0] || strides[0] % 16 != 0) return INVALID_VALUE;
+    *static_cast<Matrix*>(map) = {static_cast<const unsigned short*>(at), sizes[0], sizes[1]};
     return SUCCESS;
 }
 

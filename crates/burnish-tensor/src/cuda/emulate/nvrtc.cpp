@@ -37,6 +37,7 @@ int nvrtcCompileProgram(void* program, int count, const char* const* options) {
         for (int known : KNOWN) {
             std::string number = std::to_string(known);
             has_arch |= options[i] == "--gpu-architecture=sm_" + number;
+            has_arch |= options[i] == "--gpu-architecture=sm_" + number + "a";
             of.is_ptx |= options[i] == "--gpu-architecture=compute_" + number;
         }
         if (std::strncmp(options[i], "-D", 2) == 0) of.image += std::string(" ") + (options[i] + 2);

@@ -114,45 +114,6 @@ __device__ __forceinline__ void soften(float scores[TILES][4], float sums[2 * ST
     }
 }
 
-// The tiles of a task, one after the other: of each head, of each range.
-struct Walk {
-    const int* ranges;
-    int first, last; // ranges
-    int row, limit;  // causal ranges are cut to these rows
-    int head, heads_end, range, start, end;
-    bool causal;
-
-    __device__ void enter() {
-        causal = ranges[3 * range + 2] != 0;
-        start = causal ? max(ranges[3 * range], row) : ranges[3 * range];
-        end = causal ? min(ranges[3 * range + 1], limit) : ranges[3 * range + 1];
-    }
-    __device__ bool is_done() const { return head == heads_end; }
-    __device__ void advance() {
-        start += COLUMNS;
-        if (start < end) return;
-        if (++range == last) {
-            range = first;
-            if (++head == heads_end) return;
-        }
-        enter();
-    }
-    __device__ int count() const { return min(COLUMNS, end - start); }
-};
-
-__device__ __forceinline__ Walk walk_of(const int* task, const int* ranges, int row, int limit, int head, int heads) {
-    Walk walk;
-    walk.ranges = ranges;
-    walk.first = walk.range = task[2];
-    walk.last = task[2] + task[3];
-    walk.row = row;
-    walk.limit = limit;
-    walk.head = head;
-    walk.heads_end = head + heads;
-    walk.enter();
-    return walk;
-}
-
 // Blocks and `log_sums` as in attention.cu.
 KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q, const bf16* k, const bf16* v,
        const int* tasks, const int* ranges, int heads, int kv_heads, float scale) {
@@ -164,7 +125,7 @@ KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q
     bf16* queries = (bf16*)DYNAMIC_SHARED;
     bf16* keys = queries + ROWS * STRIDE;      // two tiles
     bf16* values = keys + 2 * COLUMNS * STRIDE; // two tiles
-    Walk walk = walk_of(task, ranges, 0, row + rows, 0, 1);
+    Walk<COLUMNS> walk = walk_of<COLUMNS>(task, ranges, 0, row + rows, 0, 1);
     copy_tile(queries, q + head * HEAD_DIM, row, rows, width, ROWS);
     copy_tile(keys, k, walk.start, walk.count(), kv_width, COLUMNS);
     copy_tile(values, v, walk.start, walk.count(), kv_width, COLUMNS);
@@ -175,7 +136,7 @@ KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q
     CLEAR(sums, 2 * STEPS)
     u32 left[STEPS][4];
     for (int tile = 0; !walk.is_done(); ++tile) {
-        Walk next = walk;
+        Walk<COLUMNS> next = walk;
         next.advance();
         if (!next.is_done()) {
             int to = (tile + 1) % 2 * COLUMNS * STRIDE;
@@ -246,7 +207,7 @@ KERNEL(THREADS, attention_mma_backward_queries, bf16* d_q, const bf16* q, const 
     bf16* d_outs = queries + ROWS * STRIDE;
     bf16* keys = d_outs + ROWS * STRIDE;        // two tiles
     bf16* values = keys + 2 * COLUMNS * STRIDE; // two tiles
-    Walk walk = walk_of(task, ranges, 0, row + rows, 0, 1);
+    Walk<COLUMNS> walk = walk_of<COLUMNS>(task, ranges, 0, row + rows, 0, 1);
     copy_tile(queries, q + head * HEAD_DIM, row, rows, width, ROWS);
     copy_tile(d_outs, d_out + head * HEAD_DIM, row, rows, width, ROWS);
     copy_tile(keys, k, walk.start, walk.count(), kv_width, COLUMNS);
@@ -262,7 +223,7 @@ KERNEL(THREADS, attention_mma_backward_queries, bf16* d_q, const bf16* q, const 
     }
     u32 left[STEPS][4], d_left[STEPS][4];
     for (int tile = 0; !walk.is_done(); ++tile) {
-        Walk next = walk;
+        Walk<COLUMNS> next = walk;
         next.advance();
         if (!next.is_done()) {
             int to = (tile + 1) % 2 * COLUMNS * STRIDE;
@@ -325,7 +286,7 @@ KERNEL(THREADS, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q
     bf16* queries = values + ROWS * STRIDE;        // two tiles
     bf16* d_outs = queries + 2 * COLUMNS * STRIDE; // two tiles
     float* numbers = (float*)(d_outs + 2 * COLUMNS * STRIDE); // of the queries: log_sums, then row_sums
-    Walk walk = walk_of(task, ranges, row, 0x7fffffff, kv_head * group, group);
+    Walk<COLUMNS> walk = walk_of<COLUMNS>(task, ranges, row, 0x7fffffff, kv_head * group, group);
     copy_tile(keys, k + kv_head * HEAD_DIM, row, rows, kv_width, ROWS);
     copy_tile(values, v + kv_head * HEAD_DIM, row, rows, kv_width, ROWS);
     copy_tile(queries, q + walk.head * HEAD_DIM, walk.start, walk.count(), width, COLUMNS);
@@ -335,7 +296,7 @@ KERNEL(THREADS, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q
     CLEAR(key_sums, 2 * STEPS)
     CLEAR(value_sums, 2 * STEPS)
     for (int tile = 0; !walk.is_done(); ++tile) {
-        Walk next = walk;
+        Walk<COLUMNS> next = walk;
         next.advance();
         if (!next.is_done()) {
             int to = (tile + 1) % 2 * COLUMNS * STRIDE;

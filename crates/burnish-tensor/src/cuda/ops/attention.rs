@@ -12,6 +12,7 @@ use crate::{
         launch_shape::LaunchShape,
         long,
         modules::Program,
+        tensor_map::boxes_of,
         values::{Converted, Elements, Values, to_bf16, to_f32},
     },
 };
@@ -37,6 +38,47 @@ fn mma_bytes(head_dim: usize, tiles: MmaTiles, fixed: usize) -> usize {
     let MmaTiles { rows, columns } = tiles;
     let stride = head_dim + 8;
     size_of::<bf16>() * (fixed * rows + 4 * columns) * stride + size_of::<f32>() * 2 * columns
+}
+
+/// Columns of the tiles that queries and keys walk over in `kernels/attention_wgmma.cu`, and how many it has under way.
+const WGMMA_COLUMNS: [usize; 2] = [128, 64];
+const WGMMA_STAGES: usize = 2;
+/// Threads of its blocks: one group asks for copies, two compute.
+const WGMMA_THREADS: usize = 3 * 128;
+
+/// Bytes of shared memory there: `fixed` tiles for a task's rows, tiles of keys and values, or of queries and gradients with two
+/// numbers for each query, what is told of them, barriers, and what aligns all to 1024.
+fn wgmma_bytes(head_dim: usize, fixed: usize, walks: Side) -> usize {
+    let columns = WGMMA_COLUMNS[walks as usize];
+    let tiles = size_of::<bf16>() * head_dim * (fixed * 128 + 2 * WGMMA_STAGES * columns);
+    let numbers = match walks {
+        Side::Queries => 0,
+        Side::Keys => size_of::<f32>() * 2 * columns * WGMMA_STAGES,
+    };
+    1024 + tiles + numbers + 16 * (WGMMA_STAGES + 1) + 8 * (4 * WGMMA_STAGES + 2)
+}
+
+/// Whose rows are a task's: they walk over the other's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Queries,
+    Keys,
+}
+
+/// The method for whole batches: as [`method_of`], but on a card of 9.0 by its own instructions where there are kernels.
+fn batch_method_of(
+    head_dim: usize,
+    precision: Precision,
+    capability: (i32, i32),
+    shared_bytes_max: usize,
+) -> AttentionKernel {
+    match method_of(head_dim, precision, capability, shared_bytes_max) {
+        // Later cards have others.
+        AttentionKernel::Mma(_) if capability == (9, 0) && [64, 128].contains(&head_dim) => {
+            AttentionKernel::Wgmma
+        }
+        method => method,
+    }
 }
 
 /// The method of attention for a card of this compute capability with this much shared memory per block. Tensor cores,
@@ -69,7 +111,7 @@ pub(crate) fn forest(
     head_dim: usize,
     precision: Precision,
 ) -> Forest {
-    let method = method_of(head_dim, precision, cuda.capability(), cuda.shared_bytes_max());
+    let method = batch_method_of(head_dim, precision, cuda.capability(), cuda.shared_bytes_max());
     Forest::upload(cuda, layout, pasts, method)
 }
 
@@ -89,23 +131,14 @@ enum Operand<'a> {
     Bf16(Converted<'a, bf16>),
 }
 
-impl From<&Operand<'_>> for Argument {
-    fn from(operand: &Operand<'_>) -> Self {
-        match operand {
-            Operand::F32(numbers) => numbers.all().into(),
-            Operand::Bf16(numbers) => numbers.all().into(),
-        }
-    }
-}
-
 /// One pass of a method over a walk.
 struct Pass<'a> {
-    /// Its kernel for each method.
-    kernels: [&'static str; 2],
+    /// Its kernel for each method: f32, `mma`, `wgmma`.
+    kernels: [&'static str; 3],
     walk: &'a Uploaded,
-    /// Blocks per task.
-    heads: usize,
-    shared_bytes: usize,
+    walks: Side,
+    /// Tiles of a task's rows, and in f32 those that it walks over.
+    tiles: [usize; 2],
 }
 
 impl Inputs<'_> {
@@ -120,7 +153,7 @@ impl Inputs<'_> {
     fn operand<'a>(&self, cuda: &Arc<Cuda>, x: Elements<'a>) -> Operand<'a> {
         match self.forest.method {
             AttentionKernel::Fma { .. } => Operand::F32(x.in_f32(cuda)),
-            AttentionKernel::Mma(_) => Operand::Bf16(x.in_bf16(cuda)),
+            AttentionKernel::Mma(_) | AttentionKernel::Wgmma => Operand::Bf16(x.in_bf16(cuda)),
         }
     }
 
@@ -128,7 +161,7 @@ impl Inputs<'_> {
     fn result(&self, cuda: &Arc<Cuda>, len: usize) -> Values {
         let precision = match self.forest.method {
             AttentionKernel::Fma { .. } => Precision::F32,
-            AttentionKernel::Mma(_) => Precision::Bf16,
+            AttentionKernel::Mma(_) | AttentionKernel::Wgmma => Precision::Bf16,
         };
         Values::uninit(cuda, precision, len)
     }
@@ -142,26 +175,48 @@ impl Inputs<'_> {
         }
     }
 
-    /// Bytes of shared memory for a kernel that holds `fixed` tiles of its task and walks over `walked` others.
-    fn shared_bytes(&self, fixed: usize, walked: usize) -> usize {
-        match self.forest.method {
-            AttentionKernel::Fma { tile } => fma_bytes(self.shape.head_dim, tile, fixed + walked),
-            AttentionKernel::Mma(tiles) => mma_bytes(self.shape.head_dim, tiles, fixed),
+    /// A matrix of this width, as a method's kernels take it.
+    fn argument(&self, cuda: &Arc<Cuda>, operand: &Operand<'_>, width: usize) -> Argument {
+        match (operand, self.forest.method) {
+            (Operand::F32(numbers), _) => numbers.all().into(),
+            (Operand::Bf16(numbers), AttentionKernel::Wgmma) => boxes_of(cuda, numbers.all(), width),
+            (Operand::Bf16(numbers), _) => numbers.all().into(),
         }
     }
 
     /// Launches a pass; `arguments` are those before the tasks.
     fn launch(&self, cuda: &Cuda, pass: &Pass<'_>, mut arguments: Vec<Argument>) {
         let HeadShape { heads, kv_heads, head_dim } = self.shape;
-        let Pass { kernels: [fma, mma], walk, .. } = pass;
+        let Pass { kernels: [fma, mma, wgmma], walk, walks, tiles: [fixed, walked] } = *pass;
+        let heads_of_task = if walks == Side::Queries { heads } else { kv_heads };
         arguments.extend([walk.tasks.all(), walk.ranges.all()].map(Argument::from));
-        arguments.extend([int(heads), int(kv_heads), self.shape.scale().into()]);
-        let (program, name, threads) = match self.forest.method {
-            AttentionKernel::Fma { tile } => (Program::Attention { head_dim, tile }, fma, THREADS),
-            // A warp for each 16 rows.
-            AttentionKernel::Mma(tiles) => (Program::AttentionMma { head_dim, tiles }, mma, 2 * tiles.rows),
+        let (program, name, plan) = match self.forest.method {
+            AttentionKernel::Fma { tile } => {
+                let plan = LaunchShape::blocks(walk.count, heads_of_task, THREADS);
+                let plan = plan.with_shared(fma_bytes(head_dim, tile, fixed + walked));
+                (Program::Attention { head_dim, tile }, fma, plan)
+            }
+            AttentionKernel::Mma(tiles) => {
+                // A warp for each 16 rows.
+                let plan = LaunchShape::blocks(walk.count, heads_of_task, 2 * tiles.rows);
+                (
+                    Program::AttentionMma { head_dim, tiles },
+                    mma,
+                    plan.with_shared(mma_bytes(head_dim, tiles, fixed)),
+                )
+            }
+            AttentionKernel::Wgmma => {
+                let items = walk.count * heads_of_task;
+                arguments.push(int(items));
+                let plan = LaunchShape::blocks(items.min(cuda.multiprocessors()), 1, WGMMA_THREADS);
+                (
+                    Program::AttentionWgmma { head_dim },
+                    wgmma,
+                    plan.with_shared(wgmma_bytes(head_dim, fixed, walks)),
+                )
+            }
         };
-        let plan = LaunchShape::blocks(walk.count, pass.heads, threads).with_shared(pass.shared_bytes);
+        arguments.extend([int(heads), int(kv_heads), self.shape.scale().into()]);
         cuda.launch(program, name, plan, &mut arguments);
     }
 }
@@ -173,14 +228,16 @@ pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>) -> (Values, Buffer<f
     let mut out = inputs.result(cuda, inputs.q.len());
     let mut log_sums = Buffer::uninit(cuda, inputs.forest.rows * inputs.shape.heads);
     let operands = [inputs.q, inputs.k, inputs.v].map(|x| inputs.operand(cuda, x));
+    let (width, kv_width) = (inputs.shape.width(), inputs.shape.kv_width());
     let mut arguments = vec![out.all_mut().into(), log_sums.all_mut().into()];
-    arguments.extend(operands.iter().map(Argument::from));
+    let widths = [width, kv_width, kv_width];
+    arguments.extend(operands.iter().zip(widths).map(|(x, width)| inputs.argument(cuda, x, width)));
     let pass = Pass {
-        kernels: ["attention_forward", "attention_mma_forward"],
+        kernels: ["attention_forward", "attention_mma_forward", "attention_wgmma_forward"],
         walk: &inputs.forest.queries,
-        heads: inputs.shape.heads,
+        walks: Side::Queries,
         // In f32, keys and values share one tile in turn.
-        shared_bytes: inputs.shared_bytes(1, 1),
+        tiles: [1, 1],
     };
     inputs.launch(cuda, &pass, arguments);
     (inputs.like_queries(cuda, out), log_sums)
@@ -217,27 +274,18 @@ pub(crate) fn backward(cuda: &Arc<Cuda>, inputs: Inputs<'_>, outputs: Outputs<'_
     let saved = [log_sums, row_sums.all()].map(Argument::from);
 
     let [mut d_q, mut d_k, mut d_v] = [q, k, v].map(|x| inputs.result(cuda, x.len()));
-    let run = |pass: &Pass<'_>, gradients: &[Argument]| {
-        let mut arguments = gradients.to_vec();
-        arguments.extend(operands.iter().map(Argument::from));
-        arguments.extend(saved);
-        inputs.launch(cuda, pass, arguments);
+    let widths = [shape.width(), shape.kv_width(), shape.kv_width(), shape.width()];
+    let given = operands.iter().zip(widths).map(|(x, width)| inputs.argument(cuda, x, width));
+    let given: Vec<Argument> = given.chain(saved).collect();
+    let run = |kernels, walk, walks, gradients: &[Argument]| {
+        let arguments = [gradients, &given].concat();
+        inputs.launch(cuda, &Pass { kernels, walk, walks, tiles: [2, 2] }, arguments);
     };
-    let shared_bytes = inputs.shared_bytes(2, 2);
-    let pass = Pass {
-        kernels: ["attention_backward_queries", "attention_mma_backward_queries"],
-        walk: &forest.queries,
-        heads: shape.heads,
-        shared_bytes,
-    };
-    run(&pass, &[d_q.all_mut().into()]);
-    let pass = Pass {
-        kernels: ["attention_backward_keys", "attention_mma_backward_keys"],
-        walk: &forest.keys,
-        heads: shape.kv_heads,
-        shared_bytes,
-    };
-    run(&pass, &[d_k.all_mut().into(), d_v.all_mut().into()]);
+    let kernels =
+        ["attention_backward_queries", "attention_mma_backward_queries", "attention_wgmma_backward_queries"];
+    run(kernels, &forest.queries, Side::Queries, &[d_q.all_mut().into()]);
+    let kernels = ["attention_backward_keys", "attention_mma_backward_keys", "attention_wgmma_backward_keys"];
+    run(kernels, &forest.keys, Side::Keys, &[d_k.all_mut().into(), d_v.all_mut().into()]);
     let [d_q, d_k, d_v] = [d_q, d_k, d_v].map(|d| inputs.like_queries(cuda, d));
     Gradients { d_q, d_k, d_v }
 }
@@ -257,7 +305,7 @@ mod tests {
     use super::*;
     use crate::{
         Segment, Visibility,
-        cuda::testing::{ATTENTION, ATTENTION_MMA, attention_mma, device},
+        cuda::testing::{ATTENTION, ATTENTION_MMA, attention_mma, attention_wgmma, device},
         ops, reference,
         testing::{assert_close, random, wide},
     };
@@ -278,6 +326,11 @@ mod tests {
         assert!(MMA_TILES.iter().all(|tiles| tiles.columns <= tiles.rows), "threads load numbers of columns");
         assert_eq!([40, 256].map(|dim| method(dim, Bf16, h100)), [fma(64), fma(32)]);
         assert_eq!(method(64, Bf16, turing), fma(32));
+        let batch = |dim, (capability, bytes)| batch_method_of(dim, Bf16, capability, bytes);
+        assert_eq!([64, 128].map(|dim| batch(dim, h100)), [AttentionKernel::Wgmma; 2]);
+        assert_eq!([96, 80].map(|dim| batch(dim, h100)), [large; 2]);
+        assert_eq!([a100, ((10, 0), h100.1)].map(|card| batch(128, card)), [large; 2]);
+        assert!([Side::Queries, Side::Keys].iter().all(|&walks| wgmma_bytes(128, 2, walks) <= h100.1));
         for dim in [1, 17, 64, 96, 128, 256] {
             for (capability, bytes) in [h100, a100, ada] {
                 let AttentionKernel::Fma { tile } = method_of(dim, F32, capability, bytes) else {
@@ -316,7 +369,7 @@ mod tests {
             let [k, v] = [2, 3].map(|seed| rounded(random(seed, rows * shape.kv_width())));
             let d_out = rounded(random(4, rows * shape.width()));
             let (precision, tolerance) = match method {
-                AttentionKernel::Mma(_) => (Precision::Bf16, 1e-2),
+                AttentionKernel::Mma(_) | AttentionKernel::Wgmma => (Precision::Bf16, 1e-2),
                 AttentionKernel::Fma { .. } => (Precision::F32, 2e-5),
             };
             Case { q, k, v, d_out, shape, layout, method, precision, tolerance }
@@ -405,7 +458,7 @@ mod tests {
     fn values_of_the_other_type_than_the_kernels_take_are_converted() {
         let Some(cuda) = device() else { return };
         let layout = || forest(&[(9, None), (20, Some(0)), (5, Some(0))]);
-        for (dim, method) in METHODS {
+        for (dim, method) in methods(&cuda) {
             let mut case = Case::new(dim, method, (1, 2), layout());
             case.precision = match case.precision {
                 Precision::F32 => Precision::Bf16,
@@ -424,15 +477,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn outputs_and_gradients_by_the_instructions_of_9_0_are_those_of_the_cpu() {
+        let Some(cuda) = device() else { return };
+        for head_dim in attention_wgmma(&cuda) {
+            check_layouts(&cuda, head_dim, AttentionKernel::Wgmma);
+        }
+    }
+
     const METHODS: [(usize, AttentionKernel); 2] = [
         (ATTENTION[0].0, AttentionKernel::Fma { tile: ATTENTION[0].1 }),
         (ATTENTION_MMA[0].0, AttentionKernel::Mma(ATTENTION_MMA[0].1)),
     ];
 
+    /// [`METHODS`], and the one of 9.0 if the device has it.
+    fn methods(cuda: &Cuda) -> Vec<(usize, AttentionKernel)> {
+        let of_9_0 = attention_wgmma(cuda).first().map(|&dim| (dim, AttentionKernel::Wgmma));
+        METHODS.into_iter().chain(of_9_0).collect()
+    }
+
     #[test]
     fn scores_far_from_zero_neither_overflow_nor_vanish() {
         let Some(cuda) = device() else { return };
-        for (dim, method) in METHODS {
+        for (dim, method) in methods(&cuda) {
             let mut case = Case::new(dim, method, (1, 1), Layout::causal(&[140]));
             // Scores that rise to thousands: every tile of keys raises the maximum.
             case.q.fill(40.0);
@@ -447,7 +514,7 @@ mod tests {
     fn what_a_row_cannot_see_changes_nothing() {
         let Some(cuda) = device() else { return };
         let layout = || forest(&[(9, None), (20, Some(0)), (20, Some(0))]);
-        for (dim, method) in METHODS {
+        for (dim, method) in methods(&cuda) {
             let mut case = Case::new(dim, method, (1, 2), layout());
             let [before, ..] = case.run(&cuda);
             let width = case.shape.kv_width();

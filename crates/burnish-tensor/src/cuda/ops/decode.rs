@@ -210,7 +210,8 @@ pub(crate) fn attend(
             let program = AttentionMma { head_dim, tiles };
             cuda.launch(program, "attention_mma_decode", plan, &mut arguments);
         }
-        AttentionKernel::Fma { .. } => {
+        // `Wgmma` is for whole batches.
+        AttentionKernel::Fma { .. } | AttentionKernel::Wgmma => {
             // Scores in units of ln 2.
             arguments.extend([int(head_dim), (shape.scale() * std::f32::consts::LOG2_E).into()]);
             let (heads_max, name) = match shape.group() {

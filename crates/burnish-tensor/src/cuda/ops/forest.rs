@@ -66,6 +66,23 @@ impl Walk {
     }
 }
 
+impl Walk {
+    /// Sorts tasks by the rows that they walk over; `of_causal` counts those of a task in a causal range.
+    fn longest_first(&mut self, of_causal: impl Fn(&[i32], &[i32]) -> i32) {
+        let ranges: Vec<&[i32]> = self.ranges.chunks_exact(3).collect();
+        let rows = |task: &[i32]| {
+            let own = &ranges[task[2] as usize..][..task[3] as usize];
+            own.iter()
+                .map(|range| if range[2] != 0 { of_causal(task, range) } else { range[1] - range[0] })
+                .map(i64::from)
+                .sum::<i64>()
+        };
+        let mut tasks: Vec<[i32; 4]> = self.tasks.as_chunks().0.to_vec();
+        tasks.sort_by_cached_key(|task| std::cmp::Reverse(rows(task)));
+        self.tasks = tasks.concat();
+    }
+}
+
 /// A walk on the GPU.
 #[derive(Debug)]
 pub(crate) struct Uploaded {
@@ -88,6 +105,8 @@ pub(crate) enum AttentionKernel {
     Fma { tile: usize },
     /// `kernels/attention_mma.cu`: operands in bf16, on tensor cores.
     Mma(MmaTiles),
+    /// `kernels/attention_wgmma.cu`: the same by the instructions of compute capability 9.0.
+    Wgmma,
 }
 
 /// Tiles of `kernels/attention_mma.cu`: rows of a task, and columns that are walked over at once.
@@ -103,6 +122,7 @@ impl AttentionKernel {
         match self {
             AttentionKernel::Fma { tile } => tile,
             AttentionKernel::Mma(tiles) => tiles.rows,
+            AttentionKernel::Wgmma => 128,
         }
     }
 }
@@ -126,8 +146,12 @@ impl Forest {
     ) -> Self {
         let tile = method.tile();
         assert!(i32::try_from(layout.rows()).is_ok(), "{} rows in a batch", layout.rows());
-        let [queries, keys] = [Walk::of_queries(layout, tile, pasts), Walk::of_keys(layout, tile)]
-            .map(|walk| Uploaded::new(cuda, &walk));
+        let [mut queries, mut keys] = [Walk::of_queries(layout, tile, pasts), Walk::of_keys(layout, tile)];
+        if method == AttentionKernel::Wgmma {
+            queries.longest_first(|task, range| range[1].min(task[0] + task[1]) - range[0]);
+            keys.longest_first(|task, range| range[1] - range[0].max(task[0]));
+        }
+        let [queries, keys] = [queries, keys].map(|walk| Uploaded::new(cuda, &walk));
         Forest { method, rows: layout.rows(), queries, keys }
     }
 }
@@ -154,6 +178,22 @@ mod tests {
         let walk = Walk::of_queries(&layout(), 4, &[]);
         assert_eq!(walk.ranges, [0, 5, 1, 0, 5, 0, 0, 5, 0, 5, 8, 1, 0, 5, 0, 8, 10, 1, 10, 11, 1]);
         assert_eq!(walk.tasks, [0, 4, 0, 1, 4, 1, 0, 1, 5, 3, 2, 2, 8, 2, 4, 2, 10, 1, 6, 1]);
+    }
+
+    #[test]
+    fn long_tasks_come_first_and_equal_ones_stay_in_order() {
+        let mut walk = Walk::of_queries(&layout(), 2, &[]);
+        let before = walk.clone();
+        walk.longest_first(|task, range| range[1].min(task[0] + task[1]) - range[0]);
+        assert_eq!(walk.ranges, before.ranges);
+        let firsts: Vec<i32> = walk.tasks.chunks(4).map(|task| task[0]).collect();
+        // Rows seen: 2, 4, 5 of the first segment, 7 and 8, 7, 1.
+        assert_eq!(firsts, [7, 5, 8, 4, 2, 0, 10]);
+        let mut keys = Walk::of_keys(&layout(), 4);
+        keys.longest_first(|task, range| range[1] - range[0].max(task[0]));
+        let firsts: Vec<i32> = keys.tasks.chunks(4).map(|task| task[0]).collect();
+        // Seen by 10, 6, 3, 2 and 1.
+        assert_eq!(firsts, [0, 4, 5, 8, 10]);
     }
 
     #[test]
