@@ -5,8 +5,8 @@
 NVRTC: `pip install --target FOLDER nvidia-cuda-nvrtc`, or the nvidia folder of a PyTorch wheel; without --nvrtc the
 packages of this Python and LD_LIBRARY_PATH are searched. Prints one line per
 program and card, or per kernel with --all: registers of the largest kernel, spilled bytes, shared memory that attention
-asks for. Fails if a source does not compile, if a kernel spills more than 64 bytes of registers, or if attention in bf16
-has no kernel on tensor cores for heads of 64 and 128 on a card that has them.
+asks for. Fails if a source does not compile, if a kernel spills more than 64 bytes of registers, if products of 9.0 wait for each
+other, or if attention in bf16 has no kernel on tensor cores for heads of 64 and 128 on a card that has them.
 """
 
 import argparse
@@ -29,6 +29,8 @@ SHARED = {
     "sm_120": 99 << 10,
 }
 SPILL_BYTES_MAX = 64
+# Where a warp that only gathers numbers has 24 registers (attention_wgmma.cu).
+SPILL_BYTES_MAX_24 = 192
 
 
 def fma(head_dim, shared):
@@ -48,10 +50,20 @@ def mma(head_dim, shared):
     return [f"-DHEAD_DIM={head_dim}", f"-DROWS={tiles[0]}", f"-DCOLUMNS={tiles[1]}"], size(*tiles)
 
 
+def wgmma(head_dim, columns=128, stages=2):
+    """The most bytes of shared memory of a kernel of attention_wgmma.cu, as `wgmma_bytes` in ops/attention.rs has them."""
+    return 1024 + 2 * head_dim * (2 * 128 + 2 * stages * columns) + 16 * (stages + 1) + 8 * (4 * stages + 2)
+
+
+HEADERS = {"attention_mma.cu": ["mma.cuh", "walk.cuh"], "attention_wgmma.cu": ["mma.cuh", "hopper.cuh", "walk.cuh"]}
+
+
 def variants(name, arch):
     """Pairs of macros and bytes of shared memory of a file for a card; none if the card can't run it."""
     if name == "attention.cu":
         return [fma(d, SHARED[arch]) for d in HEAD_DIMS]
+    if name == "attention_wgmma.cu":
+        return [([f"-DHEAD_DIM={d}"], wgmma(d)) for d in (64, 128)] if arch == "sm_90" else []
     if name != "attention_mma.cu":
         return [([], 0)]
     if arch == "sm_75":
@@ -106,10 +118,11 @@ def main():
     for arch in arguments.arch:
         for path in sorted(glob.glob(os.path.join(KERNELS, "*.cu"))):
             name = os.path.basename(path)
-            headers = ["common.cuh", *(["mma.cuh"] if name == "attention_mma.cu" else [])]
-            source = "\n".join(map(read, [*headers, name]))
+            source = "\n".join(map(read, ["common.cuh", *HEADERS.get(name, []), name]))
+            # Instructions that later cards do not have need an architecture of their own.
+            is_own = name == "attention_wgmma.cu"
             for macros, shared in variants(name, arch):
-                options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *macros]
+                options = [f"--gpu-architecture={arch}{'a' if is_own else ''}", "--std=c++17", "--ptxas-options=-v", *macros]
                 log = compile_one(nvrtc, name, source, options)
                 parts = re.split(r"Compiling entry function '(\w+)'", log)
                 rows = []
@@ -120,7 +133,11 @@ def main():
                 program = " ".join([name, *(macro[2:] for macro in macros)])
                 if not rows:
                     sys.exit(f"{program} on {arch}: no report of ptxas in\n{log}")
-                spilled += [f"{kernel} of {program} on {arch}" for _, n, kernel in rows if n > SPILL_BYTES_MAX]
+                spills_max = SPILL_BYTES_MAX_24 if is_own else SPILL_BYTES_MAX
+                spilled += [f"{kernel} of {program} on {arch}" for _, n, kernel in rows if n > spills_max]
+                # Where products wait for each other, ptxas says so, and why.
+                if "wgmma.mma_async instructions are serialized" in log:
+                    sys.exit(f"{program} on {arch}: {re.search('.*are serialized.*', log)[0]}")
                 if not arguments.all:
                     rows = [(max(row[0] for row in rows), sum(row[1] for row in rows), f"(largest of {len(rows)})")]
                 for registers, spills, kernel in rows:

@@ -257,7 +257,10 @@ void multiply(const Product& product) { static_cast<Fiber&>(*current).products.b
 void commit_products() { static_cast<Fiber&>(*current).products.emplace_back(); }
 // A card makes them at any time until they are waited for: here as late as it may.
 void wait_for_products(unsigned latest) {
-    auto& products = static_cast<Fiber&>(*current).products;
+    Fiber& fiber = static_cast<Fiber&>(*current);
+    auto& products = fiber.products;
+    // Others go on first: what they are told before the products are made, they may believe.
+    machine.leave(fiber);
     // The last list is not committed yet.
     while (products.size() > latest + 1) {
         for (const Product& product : products.front()) make(product);
