@@ -101,10 +101,10 @@ fn main() -> ExitCode {
         }
     };
     match done.and_then(|()| out::finish()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => signals::status().map_or(ExitCode::SUCCESS, ExitCode::from),
         Err(error) => {
             eprintln!("error: {}", program::as_called(&plain(&error.to_string())));
-            ExitCode::FAILURE
+            signals::status().map_or(ExitCode::FAILURE, ExitCode::from)
         }
     }
 }

@@ -272,6 +272,7 @@ pub(crate) fn say_interrupted(done: usize, items: usize, is_kept: bool) {
         "nothing was kept, as there is no --out DIR".to_owned()
     };
     eprintln!("stopped after {done} of {items} items; {hint}");
+    signals::leave_unfinished();
 }
 
 fn say(options: &benchmark::Options, report: &Report) {

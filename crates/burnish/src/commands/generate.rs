@@ -246,6 +246,7 @@ impl Tally {
         }
         if is_stopped && answers + failures < many.len() {
             eprintln!("stopped after {} of {} answers", answers + failures, many.len());
+            signals::leave_unfinished();
         }
         if failures > 0 {
             return Err(format!("{failures} of {} answers failed", many.len()).into());

@@ -75,6 +75,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     if ran.is_stopped {
         println!("stopped and saved; the same command goes on from here: {}", program::again());
         println!("with --report-only it writes the page of what is finished");
+        signals::leave_unfinished();
         return Ok(());
     }
     let findings = Findings::of(&study, &Standing::of(&study)?, arguments.draft)?;

@@ -74,6 +74,7 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
             RunDir::refuse_taken(&recipe.run.dir, taken)?;
             if let Made::Stopped { dir } = stages::make(&mut recipe, &mut progress, &stop)? {
                 println!("stopped while {} was made; the same command goes on from there", dir.display());
+                signals::leave_unfinished();
                 return Ok(());
             }
             Run::start_in(recipe, taken, &mut progress)?
@@ -85,6 +86,7 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
         Finish::Interrupted { step } => {
             let again = as_called(&format!("burnish train --resume {}", shell_path(run.dir())));
             println!("stopped after step {step} and saved; go on with: {again}");
+            signals::leave_unfinished();
         }
     }
     Ok(())

@@ -105,7 +105,7 @@ fn an_interrupt_finishes_the_chunk_and_says_how_to_go_on() {
     common::interrupt(&child);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
+    assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("of 24 items") && said.contains("burnish eval gsm8k --data sums.jsonl"), "{said}");
     let kept = line_count(&scratch, "asked");
     assert!(kept.is_multiple_of(2) && (2..ITEMS).contains(&kept), "{kept}");

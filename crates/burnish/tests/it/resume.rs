@@ -90,6 +90,40 @@ fn a_run_killed_at_any_point_and_resumed_equals_an_uninterrupted_one_bit_for_bit
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_a_run_after_its_step_and_the_exit_status_says_which() {
+    use rustix::process::Signal;
+    let scratch = Scratch::with_policy();
+    for (name, signal, status) in
+        [("hangup", Signal::HUP, 129), ("ctrl_c", Signal::INT, 130), ("terminated", Signal::TERM, 143)]
+    {
+        let arguments =
+            ["train", "grpo.toml", &format!("run.dir={name}"), "train.max_steps=500", "checkpoint.every=0"];
+        let run = scratch.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("the run has begun", || metric_lines(&scratch, name) >= 2);
+        common::signal(&run, signal);
+        let output = run.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        let saved = std::fs::read_dir(scratch.path(&format!("{name}/checkpoints"))).unwrap().count();
+        assert!(said.contains("and saved; go on with: burnish train --resume") && saved == 1, "{said}");
+    }
+    // The same signal, where nobody is there to be told (`nohup`), ends nothing: see `is_hangup_ignored`.
+    let mut ignoring = std::process::Command::new("nohup");
+    ignoring.arg(env!("CARGO_BIN_EXE_burnish")).args([
+        "train",
+        "grpo.toml",
+        "run.dir=nohup",
+        "train.max_steps=6",
+    ]);
+    let run =
+        ignoring.current_dir(scratch.path(".")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the run has begun", || metric_lines(&scratch, "nohup") >= 2);
+    common::signal(&run, Signal::HUP);
+    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(0));
+}
+
 #[test]
 fn what_dynamic_sampling_draws_and_what_the_kl_coefficient_has_become_survive_a_kill() {
     let scratch = Scratch::with_policy();
@@ -357,7 +391,7 @@ fn an_interrupt_finishes_the_step_saves_and_says_how_to_go_on() {
     common::interrupt(&child);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("burnish train --resume asked"), "{said}");
     let stopped = report();
     for text in [

@@ -50,7 +50,11 @@ fn watch() -> std::io::Result<impl FnMut(Done) -> ControlFlow<()>> {
     let mut progress = Progress::aside("tensor");
     Ok(move |done: Done| {
         progress.count(done.tensors_done, done.tensors);
-        if stop.is_asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if stop.is_asked() {
+            signals::leave_unfinished();
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
     })
 }
 

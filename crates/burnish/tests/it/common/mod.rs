@@ -388,8 +388,12 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Asks a program to stop, as Ctrl-C does.
 #[cfg(unix)]
 pub(crate) fn interrupt(program: &std::process::Child) {
-    let pid = rustix::process::Pid::from_child(program);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    signal(program, rustix::process::Signal::INT);
+}
+
+#[cfg(unix)]
+pub(crate) fn signal(program: &std::process::Child, signal: rustix::process::Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(program), signal).unwrap();
 }
 
 /// The lines of a metrics file, except for what depends on the clock.
