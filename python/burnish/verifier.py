@@ -8,15 +8,18 @@
     if __name__ == "__main__":
         serve(reward)
 
-A recipe names the file: `verifier.command = ["python3", "reward.py"]`.
+A recipe names the file: `verifier.command = ["python3", "reward.py"]`. A file written for TRL or verl is served as it is:
+`verifier.command = ["python3", "-m", "burnish.verifier", "--from", "verl", "my_reward.py"]`.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import inspect
 import json
 import os
+import runpy
 import sys
 import traceback
 from collections.abc import Awaitable, Iterator, Mapping
@@ -38,6 +41,7 @@ __all__ = [
     "ToolCall",
     "Verdict",
     "from_trl",
+    "from_verl",
     "serve",
 ]
 
@@ -165,6 +169,50 @@ def from_trl(*functions: Callable[..., Any], conversational: bool | None = None)
         arguments = _trl_arguments(request, conversational)
         results = [function(**arguments) for function in functions]
         return awaited(results) if any(map(inspect.isawaitable, results)) else verdict(results)
+
+    return judge
+
+
+def from_verl(compute_score: Callable[..., Any], **reward_kwargs: Any) -> RewardFunction:
+    """Makes a scorer with the signature of verl's `custom_reward_function` into one that can be served.
+
+    It gets the row's `data_source` and `extra_info`, the text of the answer as `solution_str`, and the row's
+    `reward_model["ground_truth"]`, or the ground truth that `env.config` names. A number is the reward. Of a dict, `score`
+    is the reward, `acc` (a bool, 0 or 1) is success, and other bools are flags. Other entries, which verl only logs, are
+    dropped.
+
+    Args:
+        compute_score: `f(data_source, solution_str, ground_truth, extra_info, **reward_kwargs)`, which returns a number or
+            a dict; `async` ones too.
+        reward_kwargs: The entries of `custom_reward_function.reward_kwargs`.
+    """
+
+    def verdict(score: Any) -> Verdict:
+        if not isinstance(score, Mapping):
+            return Verdict(reward=_number(score, "the score"))
+        if "score" not in score:
+            raise ValueError(f"compute_score returned a dict without `score`: {short(dict(score))}")
+        found = {name: _plain(value) for name, value in score.items()}
+        right = found.pop("acc", None)
+        flags = {name: value for name, value in found.items() if isinstance(value, bool)}
+        success = bool(right) if right in (0, 1) else None
+        return Verdict(reward=_number(found["score"], "the score"), success=success, flags=flags)
+
+    async def awaited(score: Awaitable[Any]) -> Verdict:
+        return verdict(await score)
+
+    def judge(request: Request) -> Verdict | Awaitable[Verdict]:
+        row = request.task
+        model = row.get("reward_model")
+        has_truth = isinstance(model, Mapping) and "ground_truth" in model
+        score = compute_score(
+            data_source=row.get("data_source"),
+            solution_str=request.completion,
+            ground_truth=model["ground_truth"] if has_truth else request.answer,
+            extra_info=row.get("extra_info"),
+            **reward_kwargs,
+        )
+        return awaited(score) if inspect.isawaitable(score) else verdict(score)
 
     return judge
 
@@ -333,3 +381,31 @@ def _truth(value: object, what: str) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{what} must be True or False, and the reward function returned {short(value)}")
     return value
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m burnish.verifier", description="Serve reward functions that were written for another framework."
+    )
+    framework = {"dest": "framework", "choices": ["trl", "verl"], "required": True}
+    parser.add_argument("--from", help="the framework", **framework)
+    parser.add_argument("file", help="a Python file")
+    parser.add_argument("functions", nargs="*", help="functions of the file; compute_score if verl's is not named")
+    arguments = parser.parse_args()
+    # The file is loaded under another name than `__main__`, and may import its neighbours.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.file)))
+    defined = runpy.run_path(arguments.file, run_name="burnish_reward")
+    names = arguments.functions or (["compute_score"] if arguments.framework == "verl" else [])
+    missing = [name for name in names if not callable(defined.get(name))]
+    if missing:
+        parser.error(f"{arguments.file} defines no function {missing[0]}")
+    if arguments.framework == "trl":
+        serve(from_trl(*[defined[name] for name in names]))
+    elif len(names) == 1:
+        serve(from_verl(defined[names[0]]))
+    else:
+        parser.error("verl has one scorer")
+
+
+if __name__ == "__main__":
+    _main()

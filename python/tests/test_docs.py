@@ -69,7 +69,7 @@ class Docs(unittest.TestCase):
                     if "episodes" in block:
                         require_episodes()
                     outputs.append(self.call(sys.executable, "-c", block))
-        self.assertEqual(commands, 2)
+        self.assertEqual(commands, 3)
         self.assertIn("rewards={'right': 1.0, 'short': 0.9299999999999999}, success=True", outputs[0])
         self.check_runs()
 

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 import burnish
-from burnish.verifier import Request, Verdict, from_trl
+from burnish.verifier import Request, Verdict, from_trl, from_verl
 
 REQUEST = {
     "id": 7,
@@ -382,6 +382,84 @@ class Trl(unittest.TestCase):
             from_trl(optional, optional)
         with self.assertRaisesRegex(ValueError, "a name of its own"):
             from_trl()
+
+
+class Verl(unittest.TestCase):
+    """The calls are those of verl's reward managers: keywords, a number or a dict with `score`."""
+
+    ROW = {
+        **REQUEST,
+        "task": {
+            "data_source": "openai/gsm8k",
+            "reward_model": {"style": "rule", "ground_truth": ["4", "four"]},
+            "extra_info": {"index": 3},
+        },
+    }
+
+    def judged(self, scorer, request=ROW, **options):
+        return from_verl(scorer, **options)(Request(**request))
+
+    def test_a_scorer_gets_the_row_and_the_answer(self):
+        def compute_score(data_source, solution_str, ground_truth, extra_info=None, strict=False):
+            self.assertEqual((data_source, solution_str), ("openai/gsm8k", "It is 4"))
+            self.assertEqual((ground_truth, extra_info, strict), (["4", "four"], {"index": 3}, True))
+            return 0.25
+
+        self.assertEqual(self.judged(compute_score, strict=True), Verdict(reward=0.25))
+
+    def test_a_row_without_the_columns_of_verl_has_its_ground_truth(self):
+        def compute_score(data_source, solution_str, ground_truth, extra_info):
+            return float((data_source, ground_truth, extra_info) == (None, "4", None))
+
+        self.assertEqual(self.judged(compute_score, REQUEST), Verdict(reward=1.0))
+
+    def test_a_dict_is_a_score_with_what_was_found(self):
+        found = {"score": -1, "acc": False, "pred": "5", "format": True, "length": 7.0}
+        expected = Verdict(reward=-1.0, success=False, flags={"format": True})
+        self.assertEqual(self.judged(lambda **_: found), expected)
+        self.assertEqual(self.judged(lambda **_: {"score": 1, "acc": 1.0}), Verdict(reward=1.0, success=True))
+        self.assertEqual(self.judged(lambda **_: {"score": 1, "acc": 0.5}), Verdict(reward=1.0))
+        with self.assertRaisesRegex(ValueError, "without `score`"):
+            self.judged(lambda **_: {"acc": True})
+
+    def served(self, source: str, *arguments: str):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "beside.py").write_text("RIGHT = 'four'\n", encoding="utf-8")
+            file = Path(folder, "my_reward.py")
+            file.write_text(textwrap.dedent(source), encoding="utf-8")
+            command = [sys.executable, "-m", "burnish.verifier", "--from", arguments[0], str(file), *arguments[1:]]
+            return subprocess.run(
+                command,
+                input=json.dumps(self.ROW) + "\n",
+                env={**os.environ, "PYTHONPATH": package_folder()},
+                capture_output=True,
+                encoding="utf-8",
+                timeout=60,
+            )
+
+    def test_a_file_is_served_as_it_is(self):
+        source = """
+            from beside import RIGHT
+
+            async def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+                print("seen")
+                return {"score": 1.0 * (RIGHT in ground_truth), "acc": True}
+
+            def short(completions, **kwargs):
+                return [0.5 for _ in completions]
+
+            if __name__ == "__main__":
+                raise SystemExit("it is imported, not run")
+            """
+        verl = self.served(source, "verl")
+        self.assertEqual(json.loads(verl.stdout), {"id": 7, "reward": 1.0, "success": True}, verl.stderr)
+        trl = self.served(source, "trl", "short")
+        self.assertEqual(json.loads(trl.stdout), {"id": 7, "rewards": {"short": 0.5}}, trl.stderr)
+        no_function = (["verl", "missing"], "defines no function missing")
+        for arguments, said in [no_function, (["verl", "short", "short"], "one scorer")]:
+            refused = self.served(source, *arguments)
+            self.assertEqual((refused.returncode, refused.stdout), (2, ""))
+            self.assertIn(said, refused.stderr)
 
 
 if __name__ == "__main__":
