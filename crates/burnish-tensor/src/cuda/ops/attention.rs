@@ -513,6 +513,26 @@ mod tests {
     }
 
     #[test]
+    fn rows_after_those_that_were_read_before_see_them() {
+        let Some(cuda) = device() else { return };
+        let layout = || Layout::causal(&[200, 140]);
+        for (dim, method) in methods(&cuda) {
+            let case = Case::new(dim, method, (1, 2), layout());
+            let forest = Forest::upload(&cuda, &case.layout, &[70, 139], method);
+            let [q, k, v] = [&case.q, &case.k, &case.v].map(|x| Values::upload(&cuda, case.precision, x));
+            let inputs = Inputs { q: q.all(), k: k.all(), v: v.all(), shape: case.shape, forest: &forest };
+            let out = forward(&cuda, inputs).0.download().unwrap();
+            let [q, k, v] = [&case.q, &case.k, &case.v].map(|x| wide(x));
+            let expected = reference::attention(&q, &k, &v, case.shape, &case.layout);
+            let width = case.shape.width();
+            for rows in [70..200, 339..340] {
+                let part = rows.start * width..rows.end * width;
+                assert_close(&out[part.clone()], &expected[part], case.tolerance / 4.0);
+            }
+        }
+    }
+
+    #[test]
     fn what_a_row_cannot_see_changes_nothing() {
         let Some(cuda) = device() else { return };
         let layout = || forest(&[(9, None), (20, Some(0)), (20, Some(0))]);
