@@ -40,6 +40,7 @@ mod prepacked;
 mod reference;
 mod rope;
 pub mod softmax;
+mod steps;
 mod tape;
 #[cfg(test)]
 mod testing;
@@ -70,6 +71,7 @@ pub use parallel::{in_pool, set_threads, with_threads};
 pub use params::{Param, ParamEntry, Params, Store};
 pub use prepacked::Prepacked;
 pub use rope::Rope;
+pub use steps::{Step, StepRows, Steps};
 pub use tape::{Tape, TokenScores};
 pub use var::Var;
 pub use vocab::Vocab;

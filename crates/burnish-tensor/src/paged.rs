@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::{HeadShape, Layout, Params, Precision, Tape, Var};
 use crate::{
     cuda::ops::attention::{self, Inputs},
-    cuda::ops::decode::{self, Cache, Seen, Slots},
+    cuda::ops::decode::{self, Cache, Lists, Seen, Slots},
     cuda::ops::embed::{self, Ids},
     cuda::ops::forest::Forest,
     cuda::tape::Gpu,
@@ -24,13 +24,13 @@ pub struct PagedCache {
 /// Where the rows of a batch are written. Every layer uses the same.
 #[derive(Debug)]
 pub struct PageSlots {
-    slots: Slots,
+    pub(crate) slots: Slots,
 }
 
 /// What each row of a batch sees. Every layer uses the same.
 #[derive(Debug)]
 pub struct PagesSeen {
-    seen: Seen,
+    pub(crate) seen: Seen,
 }
 
 /// Sequences whose beginnings are in the cache, and that go on from there. Every layer uses the same.
@@ -71,7 +71,7 @@ impl PagedCache {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
+    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,8 +96,13 @@ impl<'p> Tape<'p> {
     /// # Panics
     /// If the cache has no such page, or a row sees nothing.
     #[must_use]
-    pub fn pages_seen(&self, cache: &PagedCache, rows: &[Vec<(usize, usize)>]) -> PagesSeen {
-        PagesSeen { seen: Seen::upload(self.beside_cache().cuda, &cache.lock(), rows) }
+    pub fn pages_seen<R: IntoIterator<Item = (usize, usize)>>(
+        &self,
+        cache: &PagedCache,
+        rows: impl IntoIterator<Item = R>,
+    ) -> PagesSeen {
+        let lists = Lists::new(&cache.lock(), rows);
+        PagesSeen { seen: Seen::upload(self.beside_cache().cuda, lists) }
     }
 
     /// Prepares attention of sequences whose first rows, `pasts[i]` of segment `i` of `layout`, were read before: `slots`

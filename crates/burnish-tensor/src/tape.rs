@@ -3,9 +3,9 @@
 mod head_rows;
 mod linear_attention;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use crate::cuda::tape::{Gpu, Scored};
+use crate::cuda::tape::{Batch, Gpu, Scored};
 use crate::{
     Adapter, Buffer, Layout, Norm, Param, Params, Prepacked, Rope, Var, Vocab, Weight, Workers,
     backward::Op,
@@ -126,6 +126,11 @@ impl<'p> Tape<'p> {
     #[must_use]
     pub fn decoding(params: &'p Params, prepacked: &'p Prepacked, workers: Workers) -> Self {
         Tape { workers, reads_once: true, ..Tape::inference(params).with_prepacked(prepacked) }
+    }
+
+    /// The same tape, with what a step keeps on the GPU.
+    pub(crate) fn of_step(self, batch: &Arc<Mutex<Batch>>) -> Self {
+        Tape { gpu: self.gpu.map(|gpu| gpu.with_batch(batch)), ..self }
     }
 
     /// The same tape, reading weights from their packed copies if there are any.

@@ -18,10 +18,28 @@ pub(crate) fn class_of(bytes: usize) -> usize {
     bytes.next_multiple_of(step)
 }
 
+/// Free memory by class.
+type Free = HashMap<usize, Vec<u64>>;
+
+/// Free memory that only certain work uses ([`Cuda::within`](super::Cuda::within)).
+#[derive(Debug, Default)]
+pub(crate) struct Reserve {
+    free: Free,
+}
+
+impl Reserve {
+    /// Its memory with the classes.
+    pub(super) fn into_pointers(self) -> impl Iterator<Item = (usize, u64)> {
+        self.free.into_iter().flat_map(|(class, pointers)| pointers.into_iter().map(move |at| (class, at)))
+    }
+}
+
 /// Free memory by class, and the amount in use.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    free: HashMap<usize, Vec<u64>>,
+    free: Free,
+    /// Is `free` a reserve, whose owner has the other memory meanwhile?
+    pub(crate) is_reserve: bool,
     /// Bytes in buffers.
     pub(crate) in_use: usize,
     /// Most bytes that were in buffers at once.
@@ -40,12 +58,20 @@ impl Memory {
         self.peak = self.peak.max(self.in_use);
     }
 
-    /// A buffer is no more; its memory is kept if it is given.
-    pub(crate) fn give_back(&mut self, class: usize, kept: Option<u64>) {
+    /// A buffer is no more.
+    pub(crate) fn uncount(&mut self, class: usize) {
         self.in_use -= class;
-        if let Some(pointer) = kept {
-            self.free.entry(class).or_default().push(pointer);
-        }
+    }
+
+    /// Keeps free memory.
+    pub(crate) fn keep(&mut self, class: usize, pointer: u64) {
+        self.free.entry(class).or_default().push(pointer);
+    }
+
+    /// Exchanges the free memory with that of a reserve.
+    pub(crate) fn swap(&mut self, reserve: &mut Reserve) {
+        std::mem::swap(&mut self.free, &mut reserve.free);
+        self.is_reserve = !self.is_reserve;
     }
 
     /// All free memory, which is no longer kept here.
@@ -77,13 +103,25 @@ mod tests {
         assert_eq!(memory.take(1024), None);
         memory.count(1024);
         memory.count(512);
-        memory.give_back(1024, Some(7));
+        memory.uncount(1024);
+        memory.keep(1024, 7);
         assert_eq!(memory.take(512), None);
         assert_eq!(memory.take(1024), Some(7));
         assert_eq!((memory.in_use, memory.peak), (512, 1536));
-        memory.count(2048);
-        memory.give_back(2048, None);
-        memory.give_back(512, Some(8));
+        memory.uncount(512);
+        memory.keep(512, 8);
         assert_eq!((memory.in_use, memory.drain()), (0, vec![8]));
+    }
+
+    #[test]
+    fn a_reserve_has_its_memory_for_itself() {
+        let (mut memory, mut reserve) = (Memory::default(), Reserve::default());
+        memory.keep(512, 1);
+        memory.swap(&mut reserve);
+        assert_eq!((memory.take(512), memory.is_reserve), (None, true));
+        memory.keep(512, 2);
+        memory.swap(&mut reserve);
+        assert_eq!((memory.take(512), memory.is_reserve), (Some(1), false));
+        assert_eq!(reserve.into_pointers().collect::<Vec<_>>(), [(512, 2)]);
     }
 }

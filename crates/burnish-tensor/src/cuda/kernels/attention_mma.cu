@@ -425,6 +425,7 @@ KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const
     const int* task = tasks + (i64)blockIdx.x * 3;
     const int* entries = pages + (i64)task[1] * 2;
     int count = task[2];
+    if (count == 0) return; // a captured step has room for more tasks
     cache += kv_head * HEAD_DIM;
     bf16* queries = (bf16*)DYNAMIC_SHARED;
     bf16* tiles = queries + PAGE_TILE * (1 + 4 * warp); // this warp's: two of keys, two of values

@@ -9,11 +9,13 @@
 #define SPLIT_PAGES 16
 #define SPLIT_ROWS (PAGE_ROWS * SPLIT_PAGES)
 
-// One block per row: keys and values go to row `slots[i] % PAGE_ROWS` of page `slots[i] / PAGE_ROWS`.
+// One block per row: keys and values go to row `slots[i] % PAGE_ROWS` of page `slots[i] / PAGE_ROWS`, or nowhere if the
+// slot is negative.
 template <typename T>
 __device__ __forceinline__ void write_row(T* cache, const T* k, const T* v, const int* slots, i64 page_len,
                                           int width) {
     int slot = slots[blockIdx.x];
+    if (slot < 0) return;
     T* to = cache + (i64)(slot / PAGE_ROWS) * page_len + (i64)(slot % PAGE_ROWS) * width;
     const T* from_k = k + (i64)blockIdx.x * width;
     const T* from_v = v + (i64)blockIdx.x * width;
@@ -210,6 +212,7 @@ __device__ __forceinline__ void attend(float* outs, float* sums, const T* q, con
     float* parts = queries + GROUP * head_dim;     // [ATTEND_WARPS, GROUP, head_dim]
     __shared__ int entries[2 * SPLIT_PAGES];
     const int* task = tasks + (i64)blockIdx.x * 3;
+    if (task[2] == 0) return; // a captured step has room for more tasks
     if (threadIdx.x < 2 * task[2]) entries[threadIdx.x] = pages[(i64)task[1] * 2 + threadIdx.x];
     SeenRows<T> keys;
     keys.pages = cache + kv_head * head_dim;
@@ -271,7 +274,7 @@ KERNEL(128, decode_eights_bf16, float* outs, float* sums, const bf16* q, const b
     attend_in_chunks<8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 
-// One block per query row and head: combines the row's tasks `firsts[row]..firsts[row + 1]`.
+// One block per query row and head: combines the row's tasks `firsts[row]..firsts[row + 1]`; zeros if it has none.
 template <typename T>
 __device__ __forceinline__ void combine(T* out, const float* outs, const float* sums, const int* firsts, int heads,
                                         int head_dim) {
@@ -288,7 +291,7 @@ __device__ __forceinline__ void combine(T* out, const float* outs, const float* 
             float weight = exp2f(sums[((i64)task * heads + head) * 2] - max);
             x = fmaf(weight, outs[((i64)task * heads + head) * head_dim + d], x);
         }
-        narrow(out + ((i64)blockIdx.x * heads + head) * head_dim + d, x / sum);
+        narrow(out + ((i64)blockIdx.x * heads + head) * head_dim + d, first < end ? x / sum : 0.0f);
     }
 }
 
