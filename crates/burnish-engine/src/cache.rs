@@ -2,9 +2,9 @@
 
 use burnish_model::{Marked, Mix, Packed};
 use burnish_tensor::{
-    Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, DeviceError, HeadShape, KV_ROWS, KvBlock, Layout,
-    PageSlots, PagedCache, PagesContinued, PagesSeen, Param, Params, Step, Tape, Var, cached_attention,
-    continued_attention, delta_scan, delta_step, short_conv_continued, short_conv_step,
+    Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, DeviceError, HeadMaps, HeadShape, KV_ROWS,
+    KvBlock, Layout, PageSlots, PagedCache, PagesContinued, PagesSeen, Param, Params, Step, Tape, Var,
+    cached_attention, continued_attention, delta_scan, delta_step, short_conv_continued, short_conv_step,
 };
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -329,6 +329,18 @@ impl Mix for Paged<'_> {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
         tape.write_pages(self.cache, layer, &self.step.slots, &k, &v);
         tape.paged_attention(&q, self.shape, self.cache, layer, &self.step.seen)
+    }
+
+    fn attend_projected(
+        &mut self,
+        tape: &mut Tape<'_>,
+        layer: usize,
+        x: &Var,
+        maps: &HeadMaps,
+        positions: &Arc<[u32]>,
+    ) -> Option<Var> {
+        let q = tape.project_to_pages(x, maps, positions, (self.cache, layer, &self.step.slots));
+        Some(tape.paged_attention(&q, self.shape, self.cache, layer, &self.step.seen))
     }
 
     fn convolve(&mut self, _tape: &mut Tape<'_>, _layer: usize, _x: &Var, _weight: Param) -> Var {

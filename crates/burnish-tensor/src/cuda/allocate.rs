@@ -111,7 +111,7 @@ impl Cuda {
     /// Keeps memory that no buffer uses for the next one of its class, or gives it back to the driver.
     pub(super) fn keep_or_free(&self, class: usize, pointer: u64) {
         let mut memory = lock(&self.memory);
-        if memory.is_reserve || (self.options.reuses_memory && class <= memory::CLASS_BYTES_MAX) {
+        if memory.has_reserve() || (self.options.reuses_memory && class <= memory::CLASS_BYTES_MAX) {
             return memory.keep(class, pointer);
         }
         drop(memory);

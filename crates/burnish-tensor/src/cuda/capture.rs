@@ -64,9 +64,9 @@ impl std::fmt::Debug for Graph {
 impl Cuda {
     /// Runs `work` with memory from `reserve`, which also gets the memory that `work` frees.
     pub(crate) fn within<T>(&self, reserve: &mut Reserve, work: impl FnOnce() -> T) -> T {
-        lock(&self.memory).swap(reserve);
+        lock(&self.memory).enter(reserve);
         let done = work();
-        lock(&self.memory).swap(reserve);
+        lock(&self.memory).leave(reserve);
         done
     }
 

@@ -23,14 +23,12 @@ type Free = HashMap<usize, Vec<u64>>;
 
 /// Free memory that only certain work uses ([`Cuda::within`](super::Cuda::within)).
 #[derive(Debug, Default)]
-pub(crate) struct Reserve {
-    free: Free,
-}
+pub(crate) struct Reserve(Free);
 
 impl Reserve {
     /// Its memory with the classes.
     pub(super) fn into_pointers(self) -> impl Iterator<Item = (usize, u64)> {
-        self.free.into_iter().flat_map(|(class, pointers)| pointers.into_iter().map(move |at| (class, at)))
+        self.0.into_iter().flat_map(|(class, pointers)| pointers.into_iter().map(move |at| (class, at)))
     }
 }
 
@@ -38,8 +36,8 @@ impl Reserve {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     free: Free,
-    /// Is `free` a reserve, whose owner has the other memory meanwhile?
-    pub(crate) is_reserve: bool,
+    /// The free memory of the work under way, if it has a reserve.
+    reserve: Option<Free>,
     /// Bytes in buffers.
     pub(crate) in_use: usize,
     /// Most bytes that were in buffers at once.
@@ -47,9 +45,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Free memory of this class, if there is any.
+    /// Free memory of this class, if there is any. What is not in the reserve comes into it when it is freed.
     pub(crate) fn take(&mut self, class: usize) -> Option<u64> {
-        self.free.get_mut(&class)?.pop()
+        let of = |free: &mut Free| free.get_mut(&class)?.pop();
+        self.reserve.as_mut().and_then(of).or_else(|| of(&mut self.free))
     }
 
     /// Counts a new buffer.
@@ -65,16 +64,25 @@ impl Memory {
 
     /// Keeps free memory.
     pub(crate) fn keep(&mut self, class: usize, pointer: u64) {
-        self.free.entry(class).or_default().push(pointer);
+        self.reserve.as_mut().unwrap_or(&mut self.free).entry(class).or_default().push(pointer);
     }
 
-    /// Exchanges the free memory with that of a reserve.
-    pub(crate) fn swap(&mut self, reserve: &mut Reserve) {
-        std::mem::swap(&mut self.free, &mut reserve.free);
-        self.is_reserve = !self.is_reserve;
+    /// Has the work under way a reserve?
+    pub(crate) fn has_reserve(&self) -> bool {
+        self.reserve.is_some()
     }
 
-    /// All free memory, which is no longer kept here.
+    /// From now on memory comes from this reserve.
+    pub(crate) fn enter(&mut self, reserve: &mut Reserve) {
+        self.reserve = Some(std::mem::take(&mut reserve.0));
+    }
+
+    /// Gives the reserve back.
+    pub(crate) fn leave(&mut self, reserve: &mut Reserve) {
+        reserve.0 = self.reserve.take().unwrap_or_default();
+    }
+
+    /// All free memory outside of reserves, which is no longer kept here.
     pub(crate) fn drain(&mut self) -> Vec<u64> {
         self.free.drain().flat_map(|(_, pointers)| pointers).collect()
     }
@@ -117,11 +125,17 @@ mod tests {
     fn a_reserve_has_its_memory_for_itself() {
         let (mut memory, mut reserve) = (Memory::default(), Reserve::default());
         memory.keep(512, 1);
-        memory.swap(&mut reserve);
-        assert_eq!((memory.take(512), memory.is_reserve), (None, true));
         memory.keep(512, 2);
-        memory.swap(&mut reserve);
-        assert_eq!((memory.take(512), memory.is_reserve), (Some(1), false));
+        memory.enter(&mut reserve);
+        assert_eq!((memory.take(512), memory.has_reserve()), (Some(2), true));
+        memory.keep(512, 2);
+        assert_eq!(memory.drain(), [1], "captured work may still use the reserve");
+        memory.leave(&mut reserve);
+        assert_eq!((memory.take(512), memory.has_reserve()), (None, false));
+        memory.enter(&mut reserve);
+        assert_eq!(memory.take(512), Some(2));
+        memory.keep(512, 2);
+        memory.leave(&mut reserve);
         assert_eq!(reserve.into_pointers().collect::<Vec<_>>(), [(512, 2)]);
     }
 }

@@ -186,6 +186,13 @@ impl<'p> Gpu<'p> {
         (y.into(), Values::from(inverse_rms).into())
     }
 
+    /// `a + b`, its norm, and what the norm's backward pass needs.
+    pub(crate) fn add_norm(&self, a: &Data, b: &Data, norm: Norm, eps: f32) -> (Data, Data, Data) {
+        let [a, b] = [a, b].map(|x| x.device().all());
+        let (sum, y, inverse_rms) = norm::add_forward(self.cuda, a, b, self.norm(norm), eps);
+        (sum.into(), y.into(), Values::from(inverse_rms).into())
+    }
+
     pub(crate) fn norm(&self, norm: Norm) -> norm::Factors<'_> {
         norm::Factors { weight: self.params.get(norm.weight), offset: norm.offset }
     }
@@ -219,6 +226,11 @@ impl<'p> Gpu<'p> {
 
     pub(crate) fn swiglu(&self, gate: &Data, up: &Data) -> Data {
         elementwise::swiglu(self.cuda, gate.device().all(), up.device().all()).into()
+    }
+
+    /// The same of rows with the gates in their first halves of `cols` columns.
+    pub(crate) fn swiglu_halves(&self, both: &Data, cols: usize) -> Data {
+        elementwise::swiglu_halves(self.cuda, both.device().all(), cols).into()
     }
 
     pub(crate) fn add(&self, a: &Data, b: &Data) -> Data {
@@ -275,7 +287,7 @@ impl<'p> Gpu<'p> {
         (Scored { asked, rows }, logprobs, entropies)
     }
 
-    fn angles(&self, rope: &Arc<Rope>, positions: &Arc<[u32]>) -> Arc<Angles> {
+    pub(crate) fn angles(&self, rope: &Arc<Rope>, positions: &Arc<[u32]>) -> Arc<Angles> {
         let mut batch = lock(&self.batch);
         let make = if batch.step.is_some() { Angles::with_room } else { Angles::upload };
         batch.angles.get(

@@ -1,5 +1,7 @@
 //! Attention of single query rows over keys and values in pages: the step of autoregressive decoding.
 
+pub(crate) mod heads;
+
 use std::sync::Arc;
 
 use half::bf16;
@@ -147,9 +149,9 @@ pub(crate) struct Seen {
 /// [`Seen`] on the host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Lists {
-    /// (query row, first entry, entries).
+    /// (query row, entries).
     tasks: Vec<i32>,
-    /// (page, rows used).
+    /// (page, rows used), with room for `SPLIT_PAGES` entries of each task.
     pages: Vec<i32>,
     /// For each query row its first task, and at the end the number of tasks.
     firsts: Vec<i32>,
@@ -171,8 +173,8 @@ impl Lists {
             for (page, used) in entries.into_iter().filter(|(_, used)| *used > 0) {
                 assert!(page < cache.pages && used <= PAGE_ROWS, "a page beyond the cache");
                 if count % SPLIT_PAGES == 0 {
-                    let first = lists.pages.len() / 2;
-                    lists.tasks.extend([row as i32, first as i32, 0]);
+                    lists.pages.resize(2 * lists.tasks() * SPLIT_PAGES, 0);
+                    lists.tasks.extend([row as i32, 0]);
                 }
                 count += 1;
                 let last = lists.tasks.len() - 1;
@@ -192,7 +194,7 @@ impl Lists {
 
     /// Number of tasks.
     pub(crate) fn tasks(&self) -> usize {
-        self.tasks.len() / 3
+        self.tasks.len() / 2
     }
 }
 
@@ -206,7 +208,7 @@ impl Seen {
     /// Room for this many query rows and tasks.
     pub(crate) fn with_room(cuda: &Arc<Cuda>, rows: usize, tasks: usize) -> Self {
         let [tasks, pages, firsts] =
-            [3 * tasks, 2 * tasks * SPLIT_PAGES, rows + 1].map(|len| Buffer::uninit(cuda, len));
+            [2 * tasks, 2 * tasks * SPLIT_PAGES, rows + 1].map(|len| Buffer::uninit(cuda, len));
         Seen { tasks, pages, firsts }
     }
 
@@ -234,7 +236,7 @@ pub(crate) fn attend(
     seen: &Seen,
 ) -> Values {
     let HeadShape { heads, kv_heads, head_dim } = shape;
-    let (rows, tasks) = (seen.firsts.len() - 1, seen.tasks.len() / 3);
+    let (rows, tasks) = (seen.firsts.len() - 1, seen.tasks.len() / 2);
     assert_eq!(q.len(), rows * shape.width(), "queries are not [rows, heads * head_dim]");
     assert_eq!(cache.width, shape.kv_width(), "columns of the cache");
     let mut outs = Buffer::<f32>::uninit(cuda, tasks * shape.width());
@@ -303,10 +305,11 @@ mod tests {
         let Some(cuda) = device() else { return };
         let cache = Cache::new(&cuda, Precision::F32, 1, 1, SPLIT_PAGES + 1);
         let lists = Lists::new(&cache, [vec![(7, 3), (8, 0)], long, vec![(2, 1)]]);
-        assert_eq!(lists.tasks, [0, 0, 1, 1, 1, 16, 1, 17, 1, 2, 18, 1]);
+        assert_eq!(lists.tasks, [0, 1, 1, 16, 1, 1, 2, 1]);
         assert_eq!(lists.firsts, [0, 1, 3, 4]);
-        assert_eq!(lists.pages[..4], [7, 3, 0, 16]);
-        assert_eq!(lists.pages[34..], [16, 16, 2, 1]);
+        let of_task = |task: usize, entries: usize| &lists.pages[2 * SPLIT_PAGES * task..][..2 * entries];
+        assert_eq!((of_task(0, 1), of_task(1, 2)), (&[7, 3][..], &[0, 16, 1, 16][..]));
+        assert_eq!((of_task(2, 1), of_task(3, 1)), (&[16, 16][..], &[2, 1][..]));
     }
 
     const LAYERS: usize = 2;

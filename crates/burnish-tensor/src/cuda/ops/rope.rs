@@ -12,10 +12,10 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Angles {
     /// `[distinct positions, 2 pairs]`: only positions that occur.
-    table: Buffer<f32>,
+    pub(super) table: Buffer<f32>,
     /// For each row of the batch, its row in the table.
-    rows: Buffer<i32>,
-    pairs: usize,
+    pub(super) rows: Buffer<i32>,
+    pub(super) pairs: usize,
 }
 
 impl Angles {

@@ -1,5 +1,6 @@
 //! Whole training steps on the emulated GPU, compared with those of the CPU.
 
+mod fused;
 mod head;
 mod on_host;
 
