@@ -1,6 +1,7 @@
 """The stages of gpu.sh: ours on a GPU, beside the CPU and beside PyTorch. One JSON line a row."""
 import argparse
 import json
+import random
 import statistics
 import subprocess
 import sys
@@ -15,13 +16,17 @@ STAGES = {
     "compare": "logits, log-probs, one training step and 200 greedy tokens: the GPU's beside the CPU's",
     "quickstart": "40 steps of recipes/quickstart.toml",
     "grpo": "Qwen3-0.6B's shape: GRPO of 256 answers of 512 tokens, bf16, sampled and trained on one card",
-    "rate": "products of 8192 x 8192 x 8192 in bf16 and f32 by PyTorch: the card's measured rate",
+    "rate": "products of 8192 x 8192 x 8192 in bf16 and f32, and copies of 2 GiB, by PyTorch: the card's measured rates",
     "step-16x1024": "Qwen3-0.6B's shape: training steps of 16 sequences of 1024 tokens, bf16, ours",
     "step-16x1024-torch": "the same in PyTorch: autocast, SDPA",
     "step-1x16384": "training steps of one sequence of 16,384 tokens, bf16, activation checkpointing, ours",
     "step-1x16384-torch": "the same in PyTorch",
     "sample": "batch 64, 512 + 512 tokens, bf16, ours",
-    "sample-torch": "the same by transformers' generate with a static cache",
+    "sample-256x512": "batch 256, 512 + 128 tokens, ours",
+    "sample-256x64": "batch 256, 64 + 128 tokens, ours",
+    "sample-one": "one sequence, 512 + 512 tokens, ours",
+    "sample-yardstick": "nano-vllm's bench: 256 requests of 100 to 1,024 tokens in and out, the lengths of its seed, ours",
+    "sample-torch": "batch 64, 512 + 512 tokens, by transformers' generate with a static cache",
 }
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -99,12 +104,27 @@ def rate(dtype, n=8192):
     return 2 * n**3 / best
 
 
-def measured_rate():
-    """The rate in bf16, measured once: shares of different stages are of the same number."""
+def copy_rate(size=2 << 30):
+    """Best of 20 copies on the card, in bytes a second that are read or written."""
+    import torch
+
+    a, b = (torch.zeros(size, dtype=torch.uint8, device="cuda") for _ in range(2))
+    best = float("inf")
+    for _ in range(20):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        a.copy_(b)
+        torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - start)
+    return 2 * size / best
+
+
+def measured_rates():
+    """The card's rates, measured once: shares of different stages are of the same numbers."""
     path = args.cache / "gpu-rate.json"
-    if not path.exists():
+    if not path.exists() or "copy" not in json.loads(path.read_text()):
         run([sys.executable, __file__, "rate", "--cache", args.cache])
-    return json.loads(path.read_text())["bf16"]
+    return json.loads(path.read_text())
 
 
 def speed(stage, command):
@@ -122,7 +142,14 @@ def speed(stage, command):
     # training; nothing that is computed again counts.
     if "flops" in done[0]:
         row["flops"] = done[0]["flops"]
-        row["share_of_measured_rate"] = done[0]["flops"] / seconds / measured_rate()
+        row["share_of_measured_rate"] = done[0]["flops"] / seconds / measured_rates()["bf16"]
+    # What a sampler can't do without: reading the weights in each step, and the keys and values of all tokens before, at the
+    # rate of copies; and the products of the prompts.
+    if "kv_bytes" in done[0]:
+        rates, one = measured_rates(), done[0]
+        bound = (one["bytes"] + one["kv_bytes"]) / rates["copy"] + one["prompt_flops"] / rates["bf16"]
+        row["bound_seconds"], row["share_of_bound"] = bound, bound / seconds
+    row.update({"notice": unit["notice"] for unit in done if "notice" in unit})
     say(row)
 
 
@@ -166,7 +193,7 @@ def stage_grpo(stage):
 def stage_rate(stage):
     import torch
 
-    rates = {"bf16": rate(torch.bfloat16), "f32": rate(torch.float32)}
+    rates = {"bf16": rate(torch.bfloat16), "f32": rate(torch.float32), "copy": copy_rate()}
     args.cache.mkdir(parents=True, exist_ok=True)
     (args.cache / "gpu-rate.json").write_text(json.dumps(rates))
     say({"stage": stage, "card": torch.cuda.get_device_name(), "torch": torch.__version__, **rates})
@@ -178,6 +205,20 @@ def ours(kind, *flags):
 
 def torchs(script, *flags):
     return [sys.executable, BENCH / "peers" / script, model(), "--bf16", "--device", "cuda", *flags]
+
+
+def yardstick():
+    """The lengths of nano-vllm's bench.py: Python's generator, seeded with 0, draws prompts (length, then ids), then answers."""
+    path = args.cache / "yardstick.json"
+    draw = random.Random(0).randint
+    prompts = [len([draw(0, 10000) for _ in range(draw(100, 1024))]) for _ in range(256)]
+    args.cache.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([[prompt, draw(100, 1024)] for prompt in prompts]))
+    return path
+
+
+def sample(batch, prompt, new):
+    return ours("sample", "--batch", batch, "--prompt", prompt, "--new", new)
 
 
 SHORT = ["--batch", "16", "--length", "1024"]
@@ -193,6 +234,10 @@ RUNS = {
     "step-1x16384": lambda stage: speed(stage, ours("step", *LONG, "--micro-batch", "16384")),
     "step-1x16384-torch": lambda stage: speed(stage, torchs("train_step.py", *LONG)),
     "sample": lambda stage: speed(stage, ours("sample", *SAMPLES)),
+    "sample-256x512": lambda stage: speed(stage, sample(256, 512, 128)),
+    "sample-256x64": lambda stage: speed(stage, sample(256, 64, 128)),
+    "sample-one": lambda stage: speed(stage, sample(1, 512, 512)),
+    "sample-yardstick": lambda stage: speed(stage, ours("sample", "--requests", yardstick())),
     "sample-torch": lambda stage: speed(stage, torchs("sample.py", *SAMPLES)),
 }
 assert RUNS.keys() == STAGES.keys()

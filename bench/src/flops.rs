@@ -47,7 +47,7 @@ impl Extent {
 }
 
 /// Pairs of `rows` queries that follow `before` keys.
-fn pairs(before: usize, rows: usize) -> f64 {
+pub(crate) fn pairs(before: usize, rows: usize) -> f64 {
     let (before, rows) = (before as f64, rows as f64);
     before * rows + rows * (rows + 1.0) / 2.0
 }

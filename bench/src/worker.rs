@@ -31,6 +31,10 @@ pub(crate) struct Arguments {
     /// sample, grpo: tokens of an answer.
     #[arg(long, default_value_t = 128, value_parser = at_least(1))]
     pub(crate) new: usize,
+    /// sample: a file with `[tokens of a prompt, tokens of its answer]` for each request, as JSON, instead of --batch, --prompt
+    /// and --new.
+    #[arg(long)]
+    pub(crate) requests: Option<PathBuf>,
     /// grpo: prompts in a step.
     #[arg(long, default_value_t = 8, value_parser = at_least(1))]
     pub(crate) prompts: usize,
@@ -110,6 +114,9 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
         done["memory_bytes"] = json!(memory::peak_bytes()?.saturating_sub(loaded_bytes));
         if let Some(peak) = device.memory_peak_bytes() {
             done["device_memory_bytes"] = json!(peak);
+        }
+        if let Some(notice) = device.take_notice() {
+            done["notice"] = json!(notice);
         }
         say(&done)?;
     }

@@ -308,6 +308,11 @@ impl Answer {
         put.inputs.extend_from_slice(&inputs[first * width..]);
     }
 
+    /// Does it look into the model, or put something there?
+    pub(crate) fn is_tapped(&self) -> bool {
+        self.looker.is_some() || self.latents.rule.is_some()
+    }
+
     /// Do its latent steps read hidden states?
     pub(crate) fn reads_hidden(&self) -> bool {
         self.latents.rule.as_ref().is_some_and(Latent::is_recurrent)

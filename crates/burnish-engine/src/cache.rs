@@ -2,9 +2,9 @@
 
 use burnish_model::{Marked, Mix, Packed};
 use burnish_tensor::{
-    Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, DeviceError, HeadShape, KV_ROWS, KvBlock, Layout,
-    PageSlots, PagesContinued, PagesSeen, Param, Params, Tape, Var, cached_attention, continued_attention,
-    delta_scan, delta_step, short_conv_continued, short_conv_step,
+    Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, DeviceError, HeadMaps, HeadShape, KV_ROWS,
+    KvBlock, Layout, PageSlots, PagedCache, PagesContinued, PagesSeen, Param, Params, Step, Tape, Var,
+    cached_attention, continued_attention, delta_scan, delta_step, short_conv_continued, short_conv_step,
 };
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -253,9 +253,7 @@ impl<'a> Decode<'a> {
 
     /// Keeps what was read at all layers.
     pub(crate) fn commit(self) {
-        for Run { cache, rows } in self.runs {
-            cache.answer.rows += rows;
-        }
+        self.runs.into_iter().for_each(Run::commit);
     }
 
     /// The share of each head's attention at a layer that one set of marked tokens gets, `[T, heads]`.
@@ -296,27 +294,81 @@ impl<'a> Decode<'a> {
 }
 
 impl Run<'_> {
+    /// The cache on the GPU that holds its pages, if they are on one.
+    pub(crate) fn paged(&self) -> Option<&PagedCache> {
+        self.cache.prompt.paged()
+    }
+
+    /// Keeps what was read at all layers.
+    pub(crate) fn commit(self) {
+        self.cache.answer.rows += self.rows;
+    }
+
     /// Where its rows are written on a GPU.
-    fn slots(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
         let answer = &self.cache.answer;
         answer.slots(answer.rows..answer.rows + self.rows)
     }
 
     /// What each of its rows sees on a GPU: the rows before it, and itself.
-    fn seen(&self) -> impl Iterator<Item = Vec<(usize, usize)>> {
+    pub(crate) fn seen(&self) -> impl Iterator<Item = impl Iterator<Item = (usize, usize)>> {
         let Cache { prompt, answer } = &*self.cache;
-        let upto = |rows| prompt.numbers(prompt.rows).chain(answer.numbers(rows)).collect();
+        let upto = |rows| prompt.numbers(prompt.rows).chain(answer.numbers(rows));
         (1..=self.rows).map(move |ahead| upto(answer.rows + ahead))
     }
 }
 
+/// Attention of a captured decoding step on a GPU.
+pub(crate) struct Paged<'a> {
+    pub(crate) shape: HeadShape,
+    pub(crate) cache: &'a PagedCache,
+    pub(crate) step: &'a Step,
+}
+
+impl Mix for Paged<'_> {
+    fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
+        tape.write_pages(self.cache, layer, &self.step.slots, &k, &v);
+        tape.paged_attention(&q, self.shape, self.cache, layer, &self.step.seen)
+    }
+
+    fn attend_projected(
+        &mut self,
+        tape: &mut Tape<'_>,
+        layer: usize,
+        x: &Var,
+        maps: &HeadMaps,
+        positions: &Arc<[u32]>,
+    ) -> Option<Var> {
+        let q = tape.project_to_pages(x, maps, positions, (self.cache, layer, &self.step.slots));
+        Some(tape.paged_attention(&q, self.shape, self.cache, layer, &self.step.seen))
+    }
+
+    fn convolve(&mut self, _tape: &mut Tape<'_>, _layer: usize, _x: &Var, _weight: Param) -> Var {
+        no_state()
+    }
+
+    fn recur(
+        &mut self,
+        _tape: &mut Tape<'_>,
+        _layer: usize,
+        _inputs: DeltaInputs<'_>,
+        _shape: DeltaShape,
+    ) -> Var {
+        no_state()
+    }
+}
+
+#[expect(clippy::panic, reason = "a mistake of the program")]
+fn no_state() -> ! {
+    panic!("a recurrent layer in a captured step")
+}
+
 impl Mix for Decode<'_> {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
-        if let Some(cache) = self.runs.iter().find_map(|run| run.cache.prompt.paged()) {
+        if let Some(cache) = self.runs.iter().find_map(Run::paged) {
             let (slots, seen) = self.places.get_or_insert_with(|| {
                 let slots: Vec<usize> = self.runs.iter().flat_map(Run::slots).collect();
-                let seen: Vec<_> = self.runs.iter().flat_map(Run::seen).collect();
-                (tape.page_slots(cache, &slots), tape.pages_seen(cache, &seen))
+                (tape.page_slots(cache, &slots), tape.pages_seen(cache, self.runs.iter().flat_map(Run::seen)))
             });
             tape.write_pages(cache, layer, slots, &k, &v);
             return tape.paged_attention(&q, self.shape, cache, layer, seen);
@@ -351,7 +403,7 @@ impl Mix for Decode<'_> {
         _k: &Var,
         marked: &[Marked],
     ) -> Option<Vec<Var>> {
-        if self.runs.iter().any(|run| run.cache.prompt.paged().is_some()) {
+        if self.runs.iter().any(|run| run.paged().is_some()) {
             return None;
         }
         let shares = marked.iter().map(|marked| self.attention_to_set(tape, layer, q, marked));

@@ -1,5 +1,6 @@
 //! An open batch: requests come and go while it decodes.
 
+mod captured;
 mod inside;
 mod probe;
 mod prompts;
@@ -10,7 +11,8 @@ mod under_way;
 use burnish_core::{SamplingError, Source, StopReason, rng};
 use burnish_model::{LayerKind, Model, Tokenizer};
 use burnish_tensor::{
-    Draw, Drawn, HeadShape, HostReadback, PagedCache, Prepacked, Tape, Var, Visibility, Workers, in_pool,
+    Draw, Drawn, HeadShape, HostReadback, PagedCache, Prepacked, Steps, Tape, Var, Visibility, Workers,
+    in_pool,
 };
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -63,8 +65,8 @@ impl Sequence {
 /// by a model with layers of the delta rule, prompts are always read whole; requests that wait at the same time share
 /// them all the same.
 ///
-/// If the model is on a GPU, the cache is there too, in one piece, and a step waits for the GPU only once: for its
-/// logits.
+/// If the model is on a GPU, the cache is there too, in one piece. A step waits for the GPU only once, for its logits, and
+/// is launched from a CUDA graph once a step of its shape has been captured.
 pub struct Sampler {
     model: Arc<Model>,
     tokenizer: Option<Arc<Tokenizer>>,
@@ -79,6 +81,8 @@ pub struct Sampler {
     context_tokens_max: usize,
     pool: Arc<Pool>,
     tree: Tree,
+    /// Steps over the pool's pages on a GPU.
+    steps: Steps,
     /// Most pages that were in use at once.
     pages_used_max: usize,
     prompts: Prompts,
@@ -122,6 +126,7 @@ impl Sampler {
             context_tokens_max: limits.context_tokens_max(&model),
             pool: Arc::new(pool),
             tree: Tree::default(),
+            steps: Steps::default(),
             pages_used_max: 0,
             prompts: Prompts::default(),
             waiting: BTreeMap::new(),
@@ -291,7 +296,13 @@ impl Sampler {
 
     /// One step of all sequences; all threads share each operation.
     fn step_together(&mut self, mut sequences: Vec<Sequence>) -> Result<(), EngineError> {
-        let (hidden, logits) = self.forward(&mut sequences, Workers::Pool);
+        let (hidden, logits) = match self.captured(&mut sequences) {
+            Some(hidden) => {
+                let logits = self.model.logits(&mut self.decoding(Workers::Pool), &hidden);
+                (hidden, logits)
+            }
+            None => self.forward(&mut sequences, Workers::Pool),
+        };
         let rows: Vec<usize> = (0..sequences.len()).collect();
         let choices = self.choose(&mut sequences, logits, &rows)?;
         self.stats.steps += 1;

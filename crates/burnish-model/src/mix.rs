@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burnish_tensor::{Buffer, DeltaInputs, DeltaShape, HeadShape, Layout, Param, Tape, Var};
+use burnish_tensor::{Buffer, DeltaInputs, DeltaShape, HeadMaps, HeadShape, Layout, Param, Tape, Var};
 
 use crate::Marked;
 
@@ -15,6 +15,19 @@ pub trait Mix {
     /// `q` `[T, heads * head_dim]` and `k` `[T, kv_heads * head_dim]`, both after norm and rotation; `v` as `k`.
     /// Returns `[T, heads * head_dim]`.
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var;
+
+    /// Attention from what its projections read, `x` `[T, D]`, where projections, norms, rotation and what a cache keeps are
+    /// one piece of work; the result is that of [`Mix::attend`]. `None` where they are not.
+    fn attend_projected(
+        &mut self,
+        _tape: &mut Tape<'_>,
+        _layer: usize,
+        _x: &Var,
+        _maps: &HeadMaps,
+        _positions: &Arc<[u32]>,
+    ) -> Option<Var> {
+        None
+    }
 
     /// Attention: for each of `marked` the share of each head's weights that its tokens get, `[T, heads]`, for the `q` and
     /// `k` of [`Mix::attend`], which has been called for this layer. `None` where keys of earlier tokens are out of

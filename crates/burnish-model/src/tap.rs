@@ -9,6 +9,11 @@ use burnish_tensor::{Tape, Var};
 /// Everything that it does to a [`Var`] is an operation on the tape, so what it changes has a gradient. A pass without a
 /// tap is a pass with `()`, which does nothing: the same operations in the same order.
 pub trait Tap {
+    /// Whether it wants to see the residual stream ([`Tap::hidden`]). Where it does not, sums are computed with their norms.
+    fn wants_hidden(&self) -> bool {
+        true
+    }
+
     /// The residual stream `[T, D]` that enters `layer`; `layer` is the number of layers for what leaves the last one,
     /// before the final norm. What is returned goes on in its place.
     fn hidden(&mut self, _tape: &mut Tape<'_>, _layer: usize, hidden: Var) -> Var {
@@ -36,7 +41,11 @@ pub trait Tap {
 }
 
 /// No tap.
-impl Tap for () {}
+impl Tap for () {
+    fn wants_hidden(&self) -> bool {
+        false
+    }
+}
 
 /// Marked tokens: for each sequence of a batch, a flag for each of its positions. Positions beyond the flags are not
 /// marked. In a packed batch a sequence is a segment of the layout, and the flags are those of its own rows.

@@ -273,7 +273,9 @@ impl Learner {
     pub(crate) fn take_notes(&self) -> Vec<String> {
         match self {
             Learner::Here(here) => {
-                here.policy.engine.as_ref().map(|engine| engine.take_notes()).unwrap_or_default()
+                let engine = here.policy.engine.as_ref().map(|engine| engine.take_notes());
+                let device = here.policy.model.params.device().take_notice();
+                engine.unwrap_or_default().into_iter().chain(device).collect()
             }
             Learner::There(there) => there.server.take_notes(),
         }

@@ -117,6 +117,13 @@ impl Device {
         }
     }
 
+    /// What a user should know about how a GPU works, once: why it does not use CUDA graphs.
+    #[must_use]
+    pub fn take_notice(&self) -> Option<String> {
+        let error = self.gpu()?.take_refusal()?;
+        Some(format!("decoding launches its kernels one by one, which is slower, because {error}"))
+    }
+
     /// Waits until all queued work is done.
     ///
     /// # Errors

@@ -3,12 +3,12 @@
 //! On the host the sampler has a cache of its own, in [`KvBlock`](crate::KvBlock)s. A GPU has one [`PagedCache`] for a
 //! whole batch, and the sampler gives the numbers of the pages that a row is written to and that it sees.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{HeadShape, Layout, Params, Precision, Tape, Var};
+use crate::{HeadShape, Layout, Map, Norm, Params, Precision, Rope, Tape, Var};
 use crate::{
     cuda::ops::attention::{self, Inputs},
-    cuda::ops::decode::{self, Cache, Seen, Slots},
+    cuda::ops::decode::{self, Cache, Lists, Seen, Slots, heads},
     cuda::ops::embed::{self, Ids},
     cuda::ops::forest::Forest,
     cuda::tape::Gpu,
@@ -24,19 +24,34 @@ pub struct PagedCache {
 /// Where the rows of a batch are written. Every layer uses the same.
 #[derive(Debug)]
 pub struct PageSlots {
-    slots: Slots,
+    pub(crate) slots: Slots,
 }
 
 /// What each row of a batch sees. Every layer uses the same.
 #[derive(Debug)]
 pub struct PagesSeen {
-    seen: Seen,
+    pub(crate) seen: Seen,
 }
 
 /// Sequences whose beginnings are in the cache, and that go on from there. Every layer uses the same.
 #[derive(Debug)]
 pub struct PagesContinued {
     continued: Continued,
+}
+
+/// The projections of attention.
+#[derive(Clone, Debug)]
+pub struct HeadMaps {
+    /// Of queries, keys and values.
+    pub maps: [Map; 3],
+    /// The norms of the heads of queries and keys.
+    pub norms: Option<[Norm; 2]>,
+    /// Added to a norm's mean square.
+    pub eps: f32,
+    /// The rotation of the heads of queries and keys.
+    pub rope: Arc<Rope>,
+    /// Number and width of the heads.
+    pub shape: HeadShape,
 }
 
 #[derive(Debug)]
@@ -71,7 +86,7 @@ impl PagedCache {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
+    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,8 +111,13 @@ impl<'p> Tape<'p> {
     /// # Panics
     /// If the cache has no such page, or a row sees nothing.
     #[must_use]
-    pub fn pages_seen(&self, cache: &PagedCache, rows: &[Vec<(usize, usize)>]) -> PagesSeen {
-        PagesSeen { seen: Seen::upload(self.beside_cache().cuda, &cache.lock(), rows) }
+    pub fn pages_seen<R: IntoIterator<Item = (usize, usize)>>(
+        &self,
+        cache: &PagedCache,
+        rows: impl IntoIterator<Item = R>,
+    ) -> PagesSeen {
+        let lists = Lists::new(&cache.lock(), rows);
+        PagesSeen { seen: Seen::upload(self.beside_cache().cuda, lists) }
     }
 
     /// Prepares attention of sequences whose first rows, `pasts[i]` of segment `i` of `layout`, were read before: `slots`
@@ -171,6 +191,43 @@ impl<'p> Tape<'p> {
     pub fn write_pages(&mut self, cache: &PagedCache, layer: usize, slots: &PageSlots, k: &Var, v: &Var) {
         let (k, v) = (k.data.device().all(), v.data.device().all());
         decode::write(self.beside_cache().cuda, &mut cache.lock(), layer, &slots.slots, k, v);
+    }
+
+    /// Queries `[rows, heads · head_dim]`, after norm and rotation, of rows `x`, whose keys and values are written at `layer`:
+    /// [`Tape::linear`], [`Tape::rms_norm`], [`Tape::rope`] and [`Tape::write_pages`] in one or three products and one
+    /// kernel. Nothing is recorded.
+    ///
+    /// # Panics
+    /// If sizes do not fit.
+    pub fn project_to_pages(
+        &mut self,
+        x: &Var,
+        maps: &HeadMaps,
+        positions: &Arc<[u32]>,
+        (cache, layer, slots): (&PagedCache, usize, &PageSlots),
+    ) -> Var {
+        let projected = match self.joined(&maps.maps) {
+            Some((_, weight)) => vec![self.linear(x, weight, None)],
+            None => maps.maps.iter().map(|map| self.linear(x, map.weight, map.bias)).collect(),
+        };
+        let of = |at: usize| match &projected[..] {
+            [joined] => {
+                let before: usize = maps.maps[..at].iter().map(|map| map.weight.base.rows).sum();
+                let all = joined.data.device().all();
+                (all.slice(before..all.len()), joined.cols)
+            }
+            each => (each[at].data.device().all(), each[at].cols),
+        };
+        let gpu = self.beside_cache();
+        let inputs = heads::Heads {
+            projected: [of(0), of(1), of(2)],
+            norms: maps.norms.map(|norms| norms.map(|norm| gpu.norm(norm))),
+            eps: maps.eps,
+            angles: &gpu.angles(&maps.rope, positions),
+            shape: maps.shape,
+        };
+        let q = heads::place(gpu.cuda, &mut cache.lock(), layer, &slots.slots, inputs);
+        self.value(x.rows, maps.shape.width(), Data::Device(q))
     }
 
     /// Attention of each row of `q` `[rows, heads · head_dim]` over the rows that it sees at `layer`, shaped like `q`.

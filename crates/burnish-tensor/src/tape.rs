@@ -3,11 +3,11 @@
 mod head_rows;
 mod linear_attention;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use crate::cuda::tape::{Gpu, Scored};
+use crate::cuda::tape::{Batch, Gpu, Scored};
 use crate::{
-    Adapter, Buffer, Layout, Norm, Param, Params, Prepacked, Rope, Var, Vocab, Weight, Workers,
+    Adapter, Buffer, Layout, Map, Norm, Param, Params, Prepacked, Rope, Var, Vocab, Weight, Workers,
     backward::Op,
     data::{Data, dispatch},
     ops::{
@@ -45,6 +45,8 @@ pub struct Tape<'p> {
     pub(crate) is_recording: bool,
     /// Packed copies of weights.
     prepacked: Option<&'p Prepacked>,
+    /// Are products of the same operand joined on a GPU? Not where a pass records or is run again for its record.
+    joins: bool,
     /// Are large weights read once, without packing?
     reads_once: bool,
     /// The threads that work on products.
@@ -104,6 +106,7 @@ impl<'p> Tape<'p> {
             params,
             is_recording: true,
             prepacked: None,
+            joins: false,
             reads_once: false,
             workers: Workers::Pool,
             has_adapters: true,
@@ -118,7 +121,7 @@ impl<'p> Tape<'p> {
     /// A tape that keeps nothing: values are freed as soon as the caller drops them.
     #[must_use]
     pub fn inference(params: &'p Params) -> Self {
-        Tape { is_recording: false, ..Tape::recording(params) }
+        Tape { is_recording: false, joins: true, ..Tape::recording(params) }
     }
 
     /// A tape for decoding: as [`Tape::inference`], for few rows. Packed weights are read from `prepacked`, large ones
@@ -126,6 +129,11 @@ impl<'p> Tape<'p> {
     #[must_use]
     pub fn decoding(params: &'p Params, prepacked: &'p Prepacked, workers: Workers) -> Self {
         Tape { workers, reads_once: true, ..Tape::inference(params).with_prepacked(prepacked) }
+    }
+
+    /// The same tape, with what a step keeps on the GPU.
+    pub(crate) fn of_step(self, batch: &Arc<Mutex<Batch>>) -> Self {
+        Tape { gpu: self.gpu.map(|gpu| gpu.with_batch(batch)), ..self }
     }
 
     /// The same tape, reading weights from their packed copies if there are any.
@@ -164,6 +172,7 @@ impl<'p> Tape<'p> {
         Tape {
             is_recording,
             prepacked: self.prepacked,
+            joins: self.joins,
             reads_once: self.reads_once,
             workers: self.workers,
             has_adapters: self.has_adapters,
@@ -262,6 +271,27 @@ impl<'p> Tape<'p> {
             weight,
             bias,
         })
+    }
+
+    /// [`Tape::swiglu_linear`] of what two maps make of `x`. On a GPU, where nothing is recorded, one product gives both if
+    /// their weights are neighbours.
+    pub fn swiglu_maps(&mut self, x: &Var, maps: [Map; 2], down: Map) -> Var {
+        let [gate, up] = match self.joined(&maps) {
+            Some((gpu, weight)) => {
+                let both = gpu.linear(&x.data, weight, None, self.shape(x.rows, weight));
+                let data = gpu.swiglu_halves(&both, weight.rows / 2);
+                let gated = self.value(x.rows, weight.rows / 2, data);
+                return self.linear(&gated, down.weight, down.bias);
+            }
+            None => maps.map(|map| self.linear(x, map.weight, map.bias)),
+        };
+        self.swiglu_linear(&gate, &up, down.weight, down.bias)
+    }
+
+    /// The weights of maps as one matrix, and the GPU to multiply by it, where that is done.
+    pub(crate) fn joined(&self, maps: &[Map]) -> Option<(Gpu<'p>, Param)> {
+        let gpu = self.gpu.as_ref().filter(|_| self.joins)?;
+        Some((gpu.clone(), Map::joined(maps)?))
     }
 
     fn gated(&self, gate: &Var, up: &Var) -> Data {
@@ -372,6 +402,22 @@ impl<'p> Tape<'p> {
             data.into()
         });
         self.push(a.rows, a.cols, data, || Op::Add { a: a.slot, b: b.slot })
+    }
+
+    /// `a + b`, and its norm ([`Tape::rms_norm`]).
+    pub fn add_norm(&mut self, a: &Var, b: &Var, norm: impl Into<Norm>, eps: f32) -> (Var, Var) {
+        let norm = norm.into();
+        let Some(gpu) = self.gpu() else {
+            let sum = self.add(a, b);
+            let normed = self.rms_norm(&sum, norm, eps);
+            return (sum, normed);
+        };
+        assert_eq!((a.rows, a.cols), (b.rows, b.cols), "shapes of a sum differ");
+        let (sum, normed, inverse_rms) = gpu.add_norm(&a.data, &b.data, norm, eps);
+        let sum = self.push(a.rows, a.cols, sum, || Op::Add { a: a.slot, b: b.slot });
+        let x = sum.clone();
+        let normed = self.push(x.rows, x.cols, normed, || Op::RmsNorm { x, inverse_rms, norm });
+        (sum, normed)
     }
 
     /// `[rows.len(), cols]`: row `rows[i]` of `x` at row `i`. Rows may repeat.

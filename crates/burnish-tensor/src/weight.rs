@@ -32,6 +32,32 @@ pub struct Adapter {
     pub site: u64,
 }
 
+/// A linear map: its weight, and what is added to each row of its result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Map {
+    /// `[outputs, inputs]`.
+    pub weight: Weight,
+    /// `[outputs]`.
+    pub bias: Option<Param>,
+}
+
+impl Map {
+    /// The weights of maps of the same input as one matrix, if they are neighbours, and nothing else is added to the
+    /// results.
+    pub(crate) fn joined(maps: &[Map]) -> Option<Param> {
+        let mut all = maps.first()?.weight.base;
+        for (at, Map { weight: Weight { base, adapter }, bias }) in maps.iter().enumerate() {
+            let follows = at == 0
+                || (base.store == all.store && base.cols == all.cols && base.offset == all.range().end);
+            if !follows || adapter.is_some() || bias.is_some() {
+                return None;
+            }
+            all.rows += if at == 0 { 0 } else { base.rows };
+        }
+        Some(all)
+    }
+}
+
 impl From<Param> for Weight {
     fn from(base: Param) -> Self {
         Weight { base, adapter: None }

@@ -1,7 +1,7 @@
 //! Decides which sequences are in the batch: requests join in order where there is room, and the youngest leave where
 //! there is none.
 
-use burnish_tensor::{Tape, Workers};
+use burnish_tensor::{Steps, Tape, Workers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -58,6 +58,7 @@ impl Sampler {
             // Their pages are in the pool that goes.
             self.prompts.drop_all();
             self.tree = Tree::default();
+            self.steps = Steps::default();
             self.stats.cache_bytes = self.stats.cache_bytes.max(self.pool.bytes_made());
             let pool = Pool::new(self.pool.shape, self.cache_bytes);
             // The pages before go first: there need not be room for both.

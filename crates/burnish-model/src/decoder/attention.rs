@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use burnish_tensor::{Norm, Rope, Tape, Var};
+use burnish_tensor::{HeadMaps, HeadShape, Norm, Rope, Tape, Var};
 
 use super::linear::show;
 use super::{Declare, Linear};
@@ -29,6 +29,7 @@ pub(super) struct Attention {
     q_norm: Option<Norm>,      // [head_dim]
     k_norm: Option<Norm>,
     has_gate: bool,
+    shape: HeadShape,
     head_dim: usize,
     eps: f32,
     rope: Arc<Rope>,
@@ -60,6 +61,7 @@ impl Attention {
             k_norm: head_norm("k_norm.weight", add),
             o_proj: Linear::declare(&part("o_proj"), width, queries, o_bias, add),
             has_gate: config.has_attention_gate,
+            shape: super::head_shape(config),
             head_dim,
             eps: config.rms_norm_eps as f32,
             rope: Arc::clone(rope),
@@ -77,6 +79,13 @@ impl Attention {
         tap: &mut dyn Tap,
     ) -> Var {
         show(tap, [&self.q_proj, &self.k_proj, &self.v_proj], x);
+        if !self.has_gate
+            && tap.marked().is_empty()
+            && let Some(mixed) = mixer.attend_projected(tape, self.index, x, &self.maps(), positions)
+        {
+            show(tap, [&self.o_proj], &mixed);
+            return self.o_proj.apply(tape, &mixed);
+        }
         let q = self.q_proj.apply(tape, x);
         let k = self.k_proj.apply(tape, x);
         let v = self.v_proj.apply(tape, x);
@@ -105,6 +114,16 @@ impl Attention {
         }
         show(tap, [&self.o_proj], &mixed);
         self.o_proj.apply(tape, &mixed)
+    }
+
+    fn maps(&self) -> HeadMaps {
+        HeadMaps {
+            maps: [&self.q_proj, &self.k_proj, &self.v_proj].map(Linear::map),
+            norms: self.q_norm.zip(self.k_norm).map(<[Norm; 2]>::from),
+            eps: self.eps,
+            rope: Arc::clone(&self.rope),
+            shape: self.shape,
+        }
     }
 
     /// Numbers per row that a recording pass keeps of it, besides its input.

@@ -1,6 +1,6 @@
 //! A linear map with its name.
 
-use burnish_tensor::{Param, Tape, Var, Weight};
+use burnish_tensor::{Map, Param, Tape, Var, Weight};
 
 use super::{Declare, Init};
 use crate::Tap;
@@ -28,6 +28,11 @@ impl Linear {
 }
 
 impl Linear {
+    /// Without its name.
+    pub(super) fn map(&self) -> Map {
+        Map { weight: self.weight, bias: self.bias }
+    }
+
     /// Columns of its result.
     pub(super) fn rows(&self) -> usize {
         self.weight.base.rows

@@ -101,13 +101,20 @@ impl Decoder {
         mixer: &mut dyn Mix,
         tap: &mut dyn Tap,
     ) -> Var {
-        let mut hidden = tape.embed(self.embed_tokens, ids);
+        let hidden = tape.embed(self.embed_tokens, ids);
+        let mut hidden = tap.hidden(tape, 0, hidden);
+        let mut normed = tape.rms_norm(&hidden, self.norm_before(0), self.eps);
         for index in 0..self.layers.len() {
-            hidden = tap.hidden(tape, index, hidden);
-            hidden = self.layer(tape, index, &hidden, positions, mixer, tap);
+            let (middle, mixed) = self.layer(tape, index, &hidden, &normed, positions, mixer, tap);
+            (hidden, normed) = if tap.wants_hidden() {
+                let hidden = tape.add(&middle, &mixed);
+                let hidden = tap.hidden(tape, index + 1, hidden);
+                let normed = tape.rms_norm(&hidden, self.norm_before(index + 1), self.eps);
+                (hidden, normed)
+            } else {
+                tape.add_norm(&middle, &mixed, self.norm_before(index + 1), self.eps)
+            };
         }
-        hidden = tap.hidden(tape, self.layers.len(), hidden);
-        let normed = self.normed(tape, &hidden);
         if tap.wants_inputs() && self.lm_head.base != self.embed_tokens {
             tap.inputs(&[lora::HEAD], &normed);
         }
@@ -131,7 +138,11 @@ impl Decoder {
         for index in 0..self.layers.len() {
             let (positions, mixer) = (Arc::clone(positions), mixer.clone());
             hidden = tape.checkpoint(&hidden, move |tape, hidden| {
-                self.layer(tape, index, hidden, &positions, &mut mixer.clone(), &mut ())
+                let normed = tape.rms_norm(hidden, self.norm_before(index), self.eps);
+                let mut mixer = mixer.clone();
+                let (hidden, mixed) =
+                    self.layer(tape, index, hidden, &normed, &positions, &mut mixer, &mut ());
+                tape.add(&hidden, &mixed)
             });
         }
         self.normed(tape, &hidden)
@@ -161,26 +172,32 @@ impl Decoder {
         self.layers.iter().map(Layer::kept)
     }
 
+    /// The norm in front of a layer, or behind the last one.
+    fn norm_before(&self, layer: usize) -> Norm {
+        self.layers.get(layer).map_or(self.norm, |layer| layer.input_layernorm)
+    }
+
+    /// The two terms whose sum leaves the layer; `normed` is `hidden` after the norm in front of it.
+    #[expect(clippy::too_many_arguments, reason = "what a layer reads, and who looks on")]
     fn layer(
         &self,
         tape: &mut Tape<'_>,
         index: usize,
         hidden: &Var,
+        normed: &Var,
         positions: &Arc<[u32]>,
         mixer: &mut dyn Mix,
         tap: &mut dyn Tap,
-    ) -> Var {
+    ) -> (Var, Var) {
         let layer = &self.layers[index];
-        let normed = tape.rms_norm(hidden, layer.input_layernorm, self.eps);
         let mixed = match &layer.block {
-            Block::Attention(attention) => attention.apply(tape, index, &normed, positions, mixer, tap),
-            Block::DeltaRule(rule) => rule.apply(tape, &normed, mixer, tap),
-            Block::Rule(rule) => rule.apply(tape, &normed, mixer, tap),
+            Block::Attention(attention) => attention.apply(tape, index, normed, positions, mixer, tap),
+            Block::DeltaRule(rule) => rule.apply(tape, normed, mixer, tap),
+            Block::Rule(rule) => rule.apply(tape, normed, mixer, tap),
         };
-        let hidden = tape.add(hidden, &mixed);
-        let normed = tape.rms_norm(&hidden, layer.post_attention_layernorm, self.eps);
+        let (hidden, normed) = tape.add_norm(hidden, &mixed, layer.post_attention_layernorm, self.eps);
         let mixed = layer.mlp(tape, &normed, tap);
-        tape.add(&hidden, &mixed)
+        (hidden, mixed)
     }
 }
 
@@ -231,13 +248,13 @@ impl Layer {
 
     fn mlp(&self, tape: &mut Tape<'_>, x: &Var, tap: &mut dyn Tap) -> Var {
         show(tap, [&self.gate_proj, &self.up_proj], x);
-        let gate = self.gate_proj.apply(tape, x);
-        let up = self.up_proj.apply(tape, x);
         if tap.wants_inputs() {
+            let [gate, up] = [&self.gate_proj, &self.up_proj].map(|map| map.apply(tape, x));
             let gated = tape.swiglu(&gate, &up);
             show(tap, [&self.down_proj], &gated);
+            return self.down_proj.apply(tape, &gated);
         }
-        tape.swiglu_linear(&gate, &up, self.down_proj.weight, self.down_proj.bias)
+        tape.swiglu_maps(x, [self.gate_proj.map(), self.up_proj.map()], self.down_proj.map())
     }
 }
 

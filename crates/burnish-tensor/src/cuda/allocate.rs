@@ -64,6 +64,9 @@ impl Cuda {
         // SAFETY: sizes are above 0, and the stream lives.
         let fresh = || unsafe { result::malloc_async(self.stream, class) };
         let kept = lock(&self.memory).take(class);
+        if kept.is_none() {
+            self.refuse_in_capture("taking memory of the GPU")?;
+        }
         let pointer = match kept.map_or_else(fresh, Ok) {
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 self.release_memory();
@@ -101,13 +104,20 @@ impl Cuda {
             return;
         }
         let class = self.class_of(bytes);
-        let is_kept = self.options.reuses_memory && class <= memory::CLASS_BYTES_MAX;
-        lock(&self.memory).give_back(class, is_kept.then_some(pointer));
-        if !is_kept {
-            self.bind();
-            // SAFETY: it was allocated on this stream, and no buffer uses it.
-            let freed = unsafe { result::free_async(pointer, self.stream) };
-            self.note(freed.map_err(CudaError::driver("giving memory of the GPU back")));
+        lock(&self.memory).uncount(class);
+        self.keep_or_free(class, pointer);
+    }
+
+    /// Keeps memory that no buffer uses for the next one of its class, or gives it back to the driver.
+    pub(super) fn keep_or_free(&self, class: usize, pointer: u64) {
+        let mut memory = lock(&self.memory);
+        if memory.has_reserve() || (self.options.reuses_memory && class <= memory::CLASS_BYTES_MAX) {
+            return memory.keep(class, pointer);
         }
+        drop(memory);
+        self.bind();
+        // SAFETY: it was allocated on this stream, and no buffer uses it.
+        let freed = unsafe { result::free_async(pointer, self.stream) };
+        self.note(freed.map_err(CudaError::driver("giving memory of the GPU back")));
     }
 }

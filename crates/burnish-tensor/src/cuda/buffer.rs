@@ -74,6 +74,17 @@ impl<T: Element> Buffer<T> {
         buffer
     }
 
+    /// Uploads `data`, and `rest` into the elements behind it.
+    ///
+    /// # Panics
+    /// If there are fewer elements.
+    pub(crate) fn fill(&mut self, mut data: Vec<T>, rest: T) {
+        assert!(data.len() <= self.len, "{} elements for {}", self.len, data.len());
+        data.resize(self.len, rest);
+        let cuda = Arc::clone(&self.cuda);
+        self.all_mut().upload(&cuda, &data);
+    }
+
     /// The elements, after all work queued before is done.
     ///
     /// # Errors

@@ -79,6 +79,12 @@ pub enum CudaError {
         /// NVRTC's status.
         status: String,
     },
+    /// Captured work did what a CUDA graph can't hold.
+    #[error("{action} can't be part of a CUDA graph")]
+    Captured {
+        /// What was attempted.
+        action: String,
+    },
     /// A call of cuBLAS failed.
     #[error("{action} failed: {status}")]
     Cublas {

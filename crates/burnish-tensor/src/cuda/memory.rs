@@ -18,10 +18,26 @@ pub(crate) fn class_of(bytes: usize) -> usize {
     bytes.next_multiple_of(step)
 }
 
+/// Free memory by class.
+type Free = HashMap<usize, Vec<u64>>;
+
+/// Free memory that only certain work uses ([`Cuda::within`](super::Cuda::within)).
+#[derive(Debug, Default)]
+pub(crate) struct Reserve(Free);
+
+impl Reserve {
+    /// Its memory with the classes.
+    pub(super) fn into_pointers(self) -> impl Iterator<Item = (usize, u64)> {
+        self.0.into_iter().flat_map(|(class, pointers)| pointers.into_iter().map(move |at| (class, at)))
+    }
+}
+
 /// Free memory by class, and the amount in use.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    free: HashMap<usize, Vec<u64>>,
+    free: Free,
+    /// The free memory of the work under way, if it has a reserve.
+    reserve: Option<Free>,
     /// Bytes in buffers.
     pub(crate) in_use: usize,
     /// Most bytes that were in buffers at once.
@@ -29,9 +45,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Free memory of this class, if there is any.
+    /// Free memory of this class, if there is any. What is not in the reserve comes into it when it is freed.
     pub(crate) fn take(&mut self, class: usize) -> Option<u64> {
-        self.free.get_mut(&class)?.pop()
+        let of = |free: &mut Free| free.get_mut(&class)?.pop();
+        self.reserve.as_mut().and_then(of).or_else(|| of(&mut self.free))
     }
 
     /// Counts a new buffer.
@@ -40,15 +57,32 @@ impl Memory {
         self.peak = self.peak.max(self.in_use);
     }
 
-    /// A buffer is no more; its memory is kept if it is given.
-    pub(crate) fn give_back(&mut self, class: usize, kept: Option<u64>) {
+    /// A buffer is no more.
+    pub(crate) fn uncount(&mut self, class: usize) {
         self.in_use -= class;
-        if let Some(pointer) = kept {
-            self.free.entry(class).or_default().push(pointer);
-        }
     }
 
-    /// All free memory, which is no longer kept here.
+    /// Keeps free memory.
+    pub(crate) fn keep(&mut self, class: usize, pointer: u64) {
+        self.reserve.as_mut().unwrap_or(&mut self.free).entry(class).or_default().push(pointer);
+    }
+
+    /// Has the work under way a reserve?
+    pub(crate) fn has_reserve(&self) -> bool {
+        self.reserve.is_some()
+    }
+
+    /// From now on memory comes from this reserve.
+    pub(crate) fn enter(&mut self, reserve: &mut Reserve) {
+        self.reserve = Some(std::mem::take(&mut reserve.0));
+    }
+
+    /// Gives the reserve back.
+    pub(crate) fn leave(&mut self, reserve: &mut Reserve) {
+        reserve.0 = self.reserve.take().unwrap_or_default();
+    }
+
+    /// All free memory outside of reserves, which is no longer kept here.
     pub(crate) fn drain(&mut self) -> Vec<u64> {
         self.free.drain().flat_map(|(_, pointers)| pointers).collect()
     }
@@ -77,13 +111,31 @@ mod tests {
         assert_eq!(memory.take(1024), None);
         memory.count(1024);
         memory.count(512);
-        memory.give_back(1024, Some(7));
+        memory.uncount(1024);
+        memory.keep(1024, 7);
         assert_eq!(memory.take(512), None);
         assert_eq!(memory.take(1024), Some(7));
         assert_eq!((memory.in_use, memory.peak), (512, 1536));
-        memory.count(2048);
-        memory.give_back(2048, None);
-        memory.give_back(512, Some(8));
+        memory.uncount(512);
+        memory.keep(512, 8);
         assert_eq!((memory.in_use, memory.drain()), (0, vec![8]));
+    }
+
+    #[test]
+    fn a_reserve_has_its_memory_for_itself() {
+        let (mut memory, mut reserve) = (Memory::default(), Reserve::default());
+        memory.keep(512, 1);
+        memory.keep(512, 2);
+        memory.enter(&mut reserve);
+        assert_eq!((memory.take(512), memory.has_reserve()), (Some(2), true));
+        memory.keep(512, 2);
+        assert_eq!(memory.drain(), [1], "captured work may still use the reserve");
+        memory.leave(&mut reserve);
+        assert_eq!((memory.take(512), memory.has_reserve()), (None, false));
+        memory.enter(&mut reserve);
+        assert_eq!(memory.take(512), Some(2));
+        memory.keep(512, 2);
+        memory.leave(&mut reserve);
+        assert_eq!(reserve.into_pointers().collect::<Vec<_>>(), [(512, 2)]);
     }
 }

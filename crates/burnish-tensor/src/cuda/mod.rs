@@ -18,11 +18,12 @@
 mod allocate;
 mod arguments;
 mod buffer;
+pub(crate) mod capture;
 mod error;
 pub(crate) mod flow;
 mod launch_shape;
 mod libraries;
-mod memory;
+pub(crate) mod memory;
 mod modules;
 pub(crate) mod ops;
 pub(crate) mod params;
@@ -54,6 +55,7 @@ use cudarc::{
 
 pub(crate) use arguments::{Argument, int, long};
 pub(crate) use buffer::{Buffer, Element, Slice, SliceMut};
+use capture::Graphs;
 pub use error::CudaError;
 use launch_shape::LaunchShape;
 use memory::Memory;
@@ -82,9 +84,13 @@ pub struct Cuda {
     modules: Mutex<Modules>,
     failed: AtomicBool,
     error: Mutex<Option<CudaError>>,
+    is_capturing: AtomicBool,
+    /// The first error of the capture under way.
+    capture_error: Mutex<Option<CudaError>>,
+    graphs: Mutex<Graphs>,
     /// How often each kernel was launched.
     #[cfg(test)]
-    launched: Mutex<std::collections::HashMap<String, usize>>,
+    pub(crate) launched: Mutex<std::collections::HashMap<String, usize>>,
 }
 
 /// Settings that tests change.
@@ -113,7 +119,7 @@ unsafe impl Send for Cuda {}
 unsafe impl Sync for Cuda {}
 
 /// Locks; a panic leaves nothing here half-changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -175,6 +181,9 @@ impl Cuda {
             modules: Mutex::new(modules),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
+            is_capturing: AtomicBool::new(false),
+            capture_error: Mutex::new(None),
+            graphs: Mutex::default(),
             #[cfg(test)]
             launched: Mutex::default(),
         };
@@ -252,6 +261,7 @@ impl Cuda {
     /// The first error since the GPU was opened.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.check()?;
+        self.refuse_in_capture("waiting for the GPU")?;
         self.bind();
         // SAFETY: the stream lives as long as this handle.
         let done = unsafe { result::stream::synchronize(self.stream) };
@@ -267,9 +277,13 @@ impl Cuda {
         lock(&self.error).clone().map_or(Ok(()), Err)
     }
 
-    /// Keeps the first error.
+    /// Keeps the first error; during a capture, as the capture's.
     pub(crate) fn note(&self, outcome: Result<(), CudaError>) {
         if let Err(error) = outcome {
+            if self.is_capturing.load(Ordering::Acquire) {
+                lock(&self.capture_error).get_or_insert(error);
+                return;
+            }
             lock(&self.error).get_or_insert(error);
             self.failed.store(true, Ordering::Release);
         }

@@ -100,9 +100,11 @@ impl Cuda {
     /// # Safety
     /// There must be as many bytes at `to`, in use by nobody but work on this stream.
     pub(super) unsafe fn upload_bytes(&self, to: u64, bytes: &[u8]) {
-        // SAFETY: the caller's promise.
-        let copied = unsafe { lock(&self.staging).upload(to, bytes, self.stream) };
-        self.note(copied);
+        if self.refuse_in_capture("copying to the GPU").is_ok() {
+            // SAFETY: the caller's promise.
+            let copied = unsafe { lock(&self.staging).upload(to, bytes, self.stream) };
+            self.note(copied);
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 pub(crate) mod head_rows;
 pub(crate) mod on_host;
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::sync::{Arc, Mutex};
 
 use super::{
-    Buffer, Cuda,
+    Buffer, Cuda, lock,
     ops::{
         attention, elementwise, embed,
         forest::Forest,
@@ -29,19 +29,21 @@ pub(crate) struct Gpu<'p> {
     pub(crate) cuda: &'p Arc<Cuda>,
     pub(crate) params: &'p OnGpu,
     precision: Precision,
-    batch: Rc<RefCell<Batch>>,
+    batch: Arc<Mutex<Batch>>,
 }
 
 /// What all layers of a batch use, uploaded once.
 #[derive(Default)]
-struct Batch {
+pub(crate) struct Batch {
+    /// The ids of a step that is launched again with others ([`Batch::of_step`]).
+    step: Option<Option<embed::Ids>>,
     angles: Kept<(Arc<Rope>, Arc<[u32]>), Angles>,
     forests: Kept<(Arc<Layout>, usize), Forest>,
     keys: Kept<Arc<[u64]>, Buffer<u64>>,
 }
 
 /// Results for objects that are still alive, identified by address.
-struct Kept<K, V>(Vec<(K, Rc<V>)>);
+struct Kept<K, V>(Vec<(K, Arc<V>)>);
 
 impl<K, V> Default for Kept<K, V> {
     fn default() -> Self {
@@ -50,14 +52,35 @@ impl<K, V> Default for Kept<K, V> {
 }
 
 impl<K, V> Kept<K, V> {
-    fn get(&mut self, is_same: impl Fn(&K) -> bool, make: impl FnOnce() -> (K, V)) -> Rc<V> {
+    fn get(&mut self, is_same: impl Fn(&K) -> bool, make: impl FnOnce() -> (K, V)) -> Arc<V> {
         if let Some((_, value)) = self.0.iter().find(|(key, _)| is_same(key)) {
-            return Rc::clone(value);
+            return Arc::clone(value);
         }
         let (key, value) = make();
-        let value = Rc::new(value);
-        self.0.push((key, Rc::clone(&value)));
+        let value = Arc::new(value);
+        self.0.push((key, Arc::clone(&value)));
         value
+    }
+}
+
+impl Batch {
+    /// The batch of a decoding step, which embeds once. What it uploads stays where it is, so that the step can be launched
+    /// again after [`Batch::fill`].
+    pub(crate) fn of_step() -> Self {
+        Batch { step: Some(None), ..Batch::default() }
+    }
+
+    /// Uploads other ids and positions, at most as many as the step has rows.
+    pub(crate) fn fill(&mut self, ids: &[u32], positions: &[u32]) {
+        if let Some(Some(kept)) = &mut self.step {
+            kept.fill(ids);
+        }
+        for ((rope, _), angles) in &mut self.angles.0 {
+            // Only an operation under way has another handle.
+            if let Some(angles) = Arc::get_mut(angles) {
+                angles.fill(rope, positions);
+            }
+        }
     }
 }
 
@@ -72,7 +95,12 @@ impl<'p> Gpu<'p> {
     pub(crate) fn of(params: &'p Params) -> Option<Self> {
         let on_gpu = params.on_gpu()?;
         let precision = params.precision();
-        Some(Gpu { cuda: &on_gpu.cuda, params: on_gpu, precision, batch: Rc::default() })
+        Some(Gpu { cuda: &on_gpu.cuda, params: on_gpu, precision, batch: Arc::default() })
+    }
+
+    /// The same, with what a step keeps on the GPU.
+    pub(crate) fn with_batch(self, batch: &Arc<Mutex<Batch>>) -> Self {
+        Gpu { batch: Arc::clone(batch), ..self }
     }
 
     pub(crate) fn upload(&self, data: &[f32]) -> Data {
@@ -80,8 +108,14 @@ impl<'p> Gpu<'p> {
     }
 
     pub(crate) fn embed(&self, table: Param, ids: &[u32]) -> Data {
-        let ids = embed::Ids::upload(self.cuda, ids, table.rows);
-        embed::forward(self.cuda, self.precision, self.params.operand(table), table.cols, &ids).into()
+        let upload = || embed::Ids::upload(self.cuda, ids, table.rows);
+        let embed = |ids: &embed::Ids| {
+            embed::forward(self.cuda, self.precision, self.params.operand(table), table.cols, ids).into()
+        };
+        match &mut lock(&self.batch).step {
+            Some(kept) => embed(kept.get_or_insert_with(upload)),
+            None => embed(&upload()),
+        }
     }
 
     pub(crate) fn gather(&self, x: &Var, rows: &[u32]) -> Data {
@@ -152,6 +186,13 @@ impl<'p> Gpu<'p> {
         (y.into(), Values::from(inverse_rms).into())
     }
 
+    /// `a + b`, its norm, and what the norm's backward pass needs.
+    pub(crate) fn add_norm(&self, a: &Data, b: &Data, norm: Norm, eps: f32) -> (Data, Data, Data) {
+        let [a, b] = [a, b].map(|x| x.device().all());
+        let (sum, y, inverse_rms) = norm::add_forward(self.cuda, a, b, self.norm(norm), eps);
+        (sum.into(), y.into(), Values::from(inverse_rms).into())
+    }
+
     pub(crate) fn norm(&self, norm: Norm) -> norm::Factors<'_> {
         norm::Factors { weight: self.params.get(norm.weight), offset: norm.offset }
     }
@@ -185,6 +226,11 @@ impl<'p> Gpu<'p> {
 
     pub(crate) fn swiglu(&self, gate: &Data, up: &Data) -> Data {
         elementwise::swiglu(self.cuda, gate.device().all(), up.device().all()).into()
+    }
+
+    /// The same of rows with the gates in their first halves of `cols` columns.
+    pub(crate) fn swiglu_halves(&self, both: &Data, cols: usize) -> Data {
+        elementwise::swiglu_halves(self.cuda, both.device().all(), cols).into()
     }
 
     pub(crate) fn add(&self, a: &Data, b: &Data) -> Data {
@@ -241,15 +287,17 @@ impl<'p> Gpu<'p> {
         (Scored { asked, rows }, logprobs, entropies)
     }
 
-    fn angles(&self, rope: &Arc<Rope>, positions: &Arc<[u32]>) -> Rc<Angles> {
-        self.batch.borrow_mut().angles.get(
+    pub(crate) fn angles(&self, rope: &Arc<Rope>, positions: &Arc<[u32]>) -> Arc<Angles> {
+        let mut batch = lock(&self.batch);
+        let make = if batch.step.is_some() { Angles::with_room } else { Angles::upload };
+        batch.angles.get(
             |(a, b)| Arc::ptr_eq(a, rope) && Arc::ptr_eq(b, positions),
-            || ((Arc::clone(rope), Arc::clone(positions)), Angles::upload(self.cuda, rope, positions)),
+            || ((Arc::clone(rope), Arc::clone(positions)), make(self.cuda, rope, positions)),
         )
     }
 
-    pub(crate) fn forest(&self, layout: &Arc<Layout>, head_dim: usize) -> Rc<Forest> {
-        self.batch.borrow_mut().forests.get(
+    pub(crate) fn forest(&self, layout: &Arc<Layout>, head_dim: usize) -> Arc<Forest> {
+        lock(&self.batch).forests.get(
             |(other, dim)| Arc::ptr_eq(other, layout) && *dim == head_dim,
             || {
                 let forest = attention::forest(self.cuda, layout, &[], head_dim, self.precision);
@@ -258,9 +306,8 @@ impl<'p> Gpu<'p> {
         )
     }
 
-    fn keys(&self, keys: &Arc<[u64]>) -> Rc<Buffer<u64>> {
-        self.batch
-            .borrow_mut()
+    fn keys(&self, keys: &Arc<[u64]>) -> Arc<Buffer<u64>> {
+        lock(&self.batch)
             .keys
             .get(|other| Arc::ptr_eq(other, keys), || (Arc::clone(keys), Buffer::upload(self.cuda, keys)))
     }

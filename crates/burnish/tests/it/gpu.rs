@@ -189,6 +189,29 @@ fn a_run_on_the_gpu_is_that_of_the_cpu() {
 }
 
 #[test]
+fn without_graphs_a_run_has_the_same_bits_and_says_why_it_is_slower_once() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    let run = |dir: &str, environment: &[(&str, &str)]| {
+        let dir = format!("run.dir={dir}");
+        let fixed = ["train", "grpo.toml", &dir, "device=cuda:0", "eval.tasks=0", "checkpoint.every=1"];
+        let small = ["train.max_steps=2", "rollout.tasks_per_step=3", "env.tasks=8"];
+        let mut command = scratch.command(&[&fixed[..], &small].concat());
+        let command = command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path());
+        let output = command.envs(environment.iter().copied()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &said;
+        said.matches("launches its kernels one by one").count()
+    };
+    assert_eq!(run("with", &[]), 0);
+    assert_eq!(run("without", &[("EMULATED_WITHOUT_GRAPHS", "1")]), 1);
+    let [with, without] =
+        ["with", "without"].map(|dir| masters(&scratch, &format!("{dir}/checkpoints/step_2")));
+    assert_eq!(with, without);
+}
+
+#[test]
 fn a_hybrid_on_the_gpu_is_that_of_the_cpu() {
     let Some(libraries) = emulation() else { return };
     for rule in [None, Some("fg2_gdn_plus")] {

@@ -81,7 +81,7 @@ void commit_products();
 void wait_for_products(unsigned latest);
 
 typedef void (*Call)(void (*kernel)(), void** arguments);
-void add_kernel(const char* program, const char* name, int threads, void (*kernel)(), Call call);
+void add_kernel(const char* program, const char* name, int threads, void (*kernel)(), Call call, int parameters);
 
 template <typename... A, size_t... I>
 void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
@@ -97,7 +97,7 @@ struct Register {
 struct Registration {
     template <typename... A>
     Registration(const char* program, const char* name, int threads, void (*kernel)(A...)) {
-        add_kernel(program, name, threads, reinterpret_cast<void (*)()>(kernel), Register<A...>::thunk);
+        add_kernel(program, name, threads, reinterpret_cast<void (*)()>(kernel), Register<A...>::thunk, sizeof...(A));
     }
 };
 } // namespace emulated

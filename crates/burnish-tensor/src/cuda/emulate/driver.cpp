@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,7 @@ struct Kernel {
     int threads;
     void (*function)();
     Call call;
+    int parameters;
     unsigned shared_max = 48 * 1024;
 };
 
@@ -34,8 +36,8 @@ static std::vector<std::unique_ptr<Kernel>>& kernels() {
     return all;
 }
 
-void add_kernel(const char* program, const char* name, int threads, void (*function)(), Call call) {
-    kernels().push_back(std::make_unique<Kernel>(Kernel{program, name, threads, function, call}));
+void add_kernel(const char* program, const char* name, int threads, void (*function)(), Call call, int parameters) {
+    kernels().push_back(std::make_unique<Kernel>(Kernel{program, name, threads, function, call, parameters}));
 }
 
 const size_t STACK = 64 * 1024;
@@ -289,7 +291,7 @@ uint64_t exchange(uint64_t bits, int lane_mask) {
 
 using namespace emulated;
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_IMAGE = 200, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, NOT_FOUND = 500 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_IMAGE = 200, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, NOT_FOUND = 500, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901 };
 
 static const size_t GUARD = 256;
 static const unsigned SHARED_OPTIN = 227 * 1024;
@@ -301,6 +303,8 @@ struct Upload {
     const void* from;
     size_t bytes;
 };
+// What a graph does, piece by piece; each returns a driver's code.
+typedef std::vector<std::function<int()>> Captured;
 // Each stream has a device's memory for itself, because each test has a stream; so it is its own pool, too.
 struct Stream {
     // Taken from the card: in buffers, and in what is kept for further ones. What is kept is not divided.
@@ -309,6 +313,9 @@ struct Stream {
     // A card makes them at any time until it is waited for: here as late as it may.
     std::deque<Upload> uploads;
     size_t queued = 0;
+    // While work is captured: what was queued, in order; nothing once something was asked for that can't be.
+    std::unique_ptr<Captured> capture;
+    bool is_capturing = false;
 
     void upload_until(size_t number) {
         for (; queued - uploads.size() < number; uploads.pop_front()) {
@@ -348,6 +355,15 @@ static int complain(int code, const Kernel* kernel, const char* what) {
     std::fprintf(stderr, "emulated device: %s: %s\n", kernel ? kernel->name.c_str() : "driver", what);
     return code;
 }
+
+// What a capture can't hold ends it. A real one also holds copies from and to the host, and memory.
+static int refuse_captured(void* stream, const char* what) {
+    Stream& own = *stream_of(stream);
+    if (!own.is_capturing) return SUCCESS;
+    own.capture.reset();
+    return complain(CAPTURE_UNSUPPORTED, nullptr, what);
+}
+#define REFUSE_CAPTURED(stream, what) if (int code = refuse_captured(stream, what " is captured")) return code
 
 extern "C" {
 int cuInit(unsigned) { return SUCCESS; }
@@ -418,7 +434,40 @@ int cuStreamDestroy_v2(void* stream) {
 }
 // Makes all copies that were queued; cuBLAS is told by this, too.
 void emulated_upload_all(void* stream) { stream_of(stream)->upload_until(stream_of(stream)->queued); }
+// Whether work was captured instead of being done now; cuBLAS asks this, too.
+bool emulated_capture(void* stream, std::function<int()> work) {
+    Stream& own = *stream_of(stream);
+    if (own.capture) own.capture->push_back(std::move(work));
+    return own.is_capturing;
+}
+int cuStreamBeginCapture_v2(void* stream, int) {
+    if (std::getenv("EMULATED_WITHOUT_GRAPHS")) return 801;
+    stream_of(stream)->capture.reset(new Captured);
+    stream_of(stream)->is_capturing = true;
+    return SUCCESS;
+}
+int cuStreamEndCapture(void* stream, void** graph) {
+    stream_of(stream)->is_capturing = false;
+    *graph = stream_of(stream)->capture.release();
+    return *graph ? SUCCESS : CAPTURE_INVALIDATED;
+}
+int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
+    *exec = new Captured(*static_cast<Captured*>(graph));
+    return SUCCESS;
+}
+int cuGraphLaunch(void* exec, void* stream) {
+    REFUSE_CAPTURED(stream, "launching a graph");
+    for (auto& work : *static_cast<Captured*>(exec))
+        if (int code = work()) return code;
+    return SUCCESS;
+}
+int cuGraphExecDestroy(void* exec) {
+    delete static_cast<Captured*>(exec);
+    return SUCCESS;
+}
+int cuGraphDestroy(void* graph) { return cuGraphExecDestroy(graph); }
 int cuStreamSynchronize(void* stream) {
+    REFUSE_CAPTURED(stream, "waiting");
     emulated_upload_all(stream);
     return corrupted ? ILLEGAL_ADDRESS : SUCCESS;
 }
@@ -431,6 +480,7 @@ int cuEventDestroy_v2(void* event) {
     return SUCCESS;
 }
 int cuEventRecord(void* event, void* stream) {
+    REFUSE_CAPTURED(stream, "an event");
     *static_cast<Event*>(event) = {stream_of(stream), stream_of(stream)->queued};
     return SUCCESS;
 }
@@ -447,6 +497,7 @@ int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
 
 int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void* stream) {
     if (bytes == 0) return INVALID_VALUE;
+    REFUSE_CAPTURED(stream, "taking memory");
     Stream* own = stream_of(stream);
     auto kept = own->kept.lower_bound(bytes);
     size_t taken = bytes;
@@ -469,6 +520,7 @@ int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void* stream) {
     return SUCCESS;
 }
 int cuMemFreeAsync(uint64_t pointer, void* stream) {
+    REFUSE_CAPTURED(stream, "freeing memory");
     emulated_upload_all(stream);
     unsigned char* memory = reinterpret_cast<unsigned char*>((uintptr_t)pointer) - GUARD;
     size_t bytes, taken;
@@ -498,11 +550,13 @@ int cuMemFreeHost(void* pointer) {
     return SUCCESS;
 }
 int cuMemsetD8Async(uint64_t pointer, unsigned char value, size_t bytes, void* stream) {
+    if (emulated_capture(stream, [=] { return cuMemsetD8Async(pointer, value, bytes, stream); })) return SUCCESS;
     emulated_upload_all(stream);
     std::memset(reinterpret_cast<void*>((uintptr_t)pointer), value, bytes);
     return SUCCESS;
 }
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
+    REFUSE_CAPTURED(stream, "a copy from the host");
     // The driver may read other memory after the caller has freed it.
     if (!is_locked(from, bytes)) return complain(INVALID_VALUE, nullptr, "a copy from memory that is not page-locked");
     stream_of(stream)->uploads.push_back({to, from, bytes});
@@ -510,11 +564,13 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stre
     return SUCCESS;
 }
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
+    REFUSE_CAPTURED(stream, "a copy to the host");
     emulated_upload_all(stream);
     std::memcpy(to, reinterpret_cast<void*>((uintptr_t)from), bytes);
     return SUCCESS;
 }
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+    if (emulated_capture(stream, [=] { return cuMemcpyDtoDAsync_v2(to, from, bytes, stream); })) return SUCCESS;
     emulated_upload_all(stream);
     std::memcpy(reinterpret_cast<void*>((uintptr_t)to), reinterpret_cast<void*>((uintptr_t)from), bytes);
     return SUCCESS;
@@ -563,8 +619,17 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
 }
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void* stream, void** arguments, void**) {
-    emulated_upload_all(stream);
     Kernel* kernel = static_cast<Kernel*>(function);
+    // Of each argument the bytes that the widest could have: burnish passes them so.
+    std::vector<uint64_t> kept;
+    for (int i = 0; i < kernel->parameters; ++i) kept.push_back(*static_cast<uint64_t*>(arguments[i]));
+    auto again = [=]() mutable {
+        std::vector<void*> each;
+        for (uint64_t& argument : kept) each.push_back(&argument);
+        return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, each.data(), nullptr);
+    };
+    if (emulated_capture(stream, again)) return SUCCESS;
+    emulated_upload_all(stream);
     if (gx == 0 || gy == 0 || gz == 0 || gx > 0x7fffffffu || gy > 65535 || gz > 65535)
         return complain(INVALID_VALUE, kernel, "grid");
     if (bx == 0 || bx % 32 != 0 || by != 1 || bz != 1 || (int)bx > kernel->threads)

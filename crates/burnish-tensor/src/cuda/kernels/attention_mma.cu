@@ -363,6 +363,7 @@ KERNEL(THREADS, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q
 // rows of a tile, of which those that a group has too few are zero. A warp takes every fourth page of a task, and copies one
 // while it works on another.
 #define PAGE_ROWS 16
+#define SPLIT_PAGES 16
 #define DECODE_WARPS 4
 #define PAGE_TILE (PAGE_ROWS * STRIDE)
 
@@ -383,20 +384,25 @@ KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const
     int group = heads / kv_heads, kv_head = blockIdx.y % kv_heads, first = blockIdx.y / kv_heads * 16;
     int own = min(16, group - first), head = kv_head * group + first, width = kv_heads * HEAD_DIM;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int* task = tasks + (i64)blockIdx.x * 3;
-    const int* entries = pages + (i64)task[1] * 2;
-    int count = task[2];
+    const int* entries = pages + (i64)blockIdx.x * 2 * SPLIT_PAGES;
+    int of = tasks[2 * blockIdx.x], count = tasks[2 * blockIdx.x + 1];
+    if (count == 0) return; // a captured step has room for more tasks
     cache += kv_head * HEAD_DIM;
     bf16* queries = (bf16*)DYNAMIC_SHARED;
     bf16* tiles = queries + PAGE_TILE * (1 + 4 * warp); // this warp's: two of keys, two of values
-    q += ((i64)task[0] * heads + head) * HEAD_DIM;
+    q += ((i64)of * heads + head) * HEAD_DIM;
+    // Two pages are under way before anything is waited for.
+    if (warp < count)
+        copy_page(tiles, tiles + 2 * PAGE_TILE, cache + entries[2 * warp] * page_len, entries[2 * warp + 1], width, lane);
     for (int i = threadIdx.x; i < 16 * (HEAD_DIM / 8); i += blockDim.x) {
         int row = i / (HEAD_DIM / 8), column = i % (HEAD_DIM / 8) * 8;
         copy_async(queries + row * STRIDE + column, q + (row < own ? row : 0) * HEAD_DIM + column, row < own);
     }
     commit_copies();
-    if (warp < count)
-        copy_page(tiles, tiles + 2 * PAGE_TILE, cache + entries[2 * warp] * page_len, entries[2 * warp + 1], width, lane);
+    int second = warp + DECODE_WARPS;
+    if (second < count)
+        copy_page(tiles + PAGE_TILE, tiles + 3 * PAGE_TILE, cache + entries[2 * second] * page_len,
+                  entries[2 * second + 1], width, lane);
     commit_copies();
     wait_for_copies_but_latest();
     __syncthreads();
@@ -406,15 +412,7 @@ KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const
     float results[2 * STEPS][4];
     CLEAR(results, 2 * STEPS)
     for (int entry = warp, stage = 0; entry < count; entry += DECODE_WARPS, stage ^= 1) {
-        int next = entry + DECODE_WARPS;
-        bf16* to = tiles + (stage ^ 1) * PAGE_TILE;
-        __syncwarp(); // all lanes have read what is overwritten next
-        if (next < count)
-            copy_page(to, to + 2 * PAGE_TILE, cache + entries[2 * next] * page_len, entries[2 * next + 1], width, lane);
-        commit_copies();
-        wait_for_copies_but_latest();
-        __syncwarp();
-        const bf16* keys = tiles + stage * PAGE_TILE;
+        bf16* keys = tiles + stage * PAGE_TILE;
         int used = entries[2 * entry + 1];
         float scores[2][4];
         CLEAR(scores, 2)
@@ -432,6 +430,13 @@ KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const
         u32 weights[4];
         as_left(weights, scores[0], scores[1]);
         multiply_columns(results, weights, keys + 2 * PAGE_TILE, lane);
+        int next = entry + 2 * DECODE_WARPS;
+        __syncwarp(); // all lanes have read what is overwritten next
+        if (next < count)
+            copy_page(keys, keys + 2 * PAGE_TILE, cache + entries[2 * next] * page_len, entries[2 * next + 1], width, lane);
+        commit_copies();
+        wait_for_copies_but_latest();
+        __syncwarp();
     }
     __syncthreads(); // the tiles are not needed any more
     float* parts = DYNAMIC_SHARED;                        // [DECODE_WARPS, 16, HEAD_DIM]
@@ -441,6 +446,7 @@ KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const
         sum[half] += __shfl_xor_sync(FULL_WARP, sum[half], 1);
         sum[half] += __shfl_xor_sync(FULL_WARP, sum[half], 2);
         int row = warp * 16 + lane / 4 + 8 * half;
+        if (lane / 4 + 8 * half >= own) continue;
 #pragma unroll
         for (int n = 0; n < 2 * STEPS; ++n)
 #pragma unroll

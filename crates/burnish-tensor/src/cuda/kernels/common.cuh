@@ -44,6 +44,14 @@ __device__ __forceinline__ float widen(bf16 x) { return bf16_to_float(x); }
 __device__ __forceinline__ void narrow(float* to, float x) { *to = x; }
 __device__ __forceinline__ void narrow(bf16* to, float x) { *to = float_to_bf16(x); }
 
+// What is left of a number that is written and read again.
+template <typename T>
+__device__ __forceinline__ float rounded(float x) {
+    T kept;
+    narrow(&kept, x);
+    return widen(kept);
+}
+
 template <typename T>
 __device__ __forceinline__ T warp_sum(T x) {
     for (int offset = 16; offset > 0; offset >>= 1) x += __shfl_xor_sync(FULL_WARP, x, offset);

@@ -1,4 +1,5 @@
-// Attention of single query rows over keys and values in pages; writing into pages, and reading from them.
+// Attention of single query rows over keys and values in pages; writing into pages, and reading from them; what a step does
+// between its projections and its attention.
 //
 // The cache is f32 or bf16, like the queries, so that sampling sees what training sees.
 //
@@ -9,11 +10,13 @@
 #define SPLIT_PAGES 16
 #define SPLIT_ROWS (PAGE_ROWS * SPLIT_PAGES)
 
-// One block per row: keys and values go to row `slots[i] % PAGE_ROWS` of page `slots[i] / PAGE_ROWS`.
+// One block per row: keys and values go to row `slots[i] % PAGE_ROWS` of page `slots[i] / PAGE_ROWS`, or nowhere if the
+// slot is negative.
 template <typename T>
 __device__ __forceinline__ void write_row(T* cache, const T* k, const T* v, const int* slots, i64 page_len,
                                           int width) {
     int slot = slots[blockIdx.x];
+    if (slot < 0) return;
     T* to = cache + (i64)(slot / PAGE_ROWS) * page_len + (i64)(slot % PAGE_ROWS) * width;
     const T* from_k = k + (i64)blockIdx.x * width;
     const T* from_v = v + (i64)blockIdx.x * width;
@@ -50,6 +53,84 @@ KERNEL(256, read_pages_f32, float* k, float* v, const float* cache, const int* s
 
 KERNEL(256, read_pages_bf16, bf16* k, bf16* v, const bf16* cache, const int* slots, i64 page_len, int width) {
     read_row(k, v, cache, slots, page_len, width);
+}
+
+// A warp per head of a row's queries, keys and values, which are `q_stride` and `kv_stride` elements from one row to the
+// next. Queries and keys are normed (unless the weights are null) and rotated as by norm.cu and rope.cu, bits included;
+// queries go to `out` `[rows, heads, head_dim]`, keys and values into pages as by `write_pages`.
+template <typename T>
+__device__ __forceinline__ void place_heads(T* out, T* cache, const T* q, const T* k, const T* v, int q_stride,
+                                            int kv_stride, const float* q_weight, const float* k_weight, float offset,
+                                            float eps, const float* table, const int* positions, int pairs,
+                                            const int* slots, i64 page_len, i64 rows, int heads, int kv_heads,
+                                            int head_dim) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, each = heads + 2 * kv_heads, width = kv_heads * head_dim;
+    i64 index = (i64)blockIdx.x * (blockDim.x / 32) + warp;
+    if (index >= rows * each) return; // no barrier of the block follows
+    i64 row = index / each;
+    int head = (int)(index % each);
+    const T* from = q + row * q_stride + head * head_dim;
+    T* to = out + (row * heads + head) * head_dim;
+    bool is_query = head < heads, is_value = head >= heads + kv_heads;
+    if (!is_query) {
+        int slot = slots[row];
+        if (slot < 0) return;
+        head -= heads + (is_value ? kv_heads : 0);
+        from = (is_value ? v : k) + row * kv_stride + head * head_dim;
+        to = cache + (i64)(slot / PAGE_ROWS) * page_len + (i64)(slot % PAGE_ROWS) * width + head * head_dim;
+        if (is_value) to += PAGE_ROWS * width;
+    }
+    float* x = DYNAMIC_SHARED + warp * head_dim;
+    const float* weight = is_query ? q_weight : k_weight;
+    float own[4], sum = 0.0f;
+    for (int c = 4 * lane; c < head_dim; c += 128) {
+        load_four(own, from, c, head_dim);
+        if (is_value) store_four(to, own, c, head_dim);
+        for (int i = 0; i < 4; ++i) sum = fmaf(own[i], own[i], sum);
+        store_four(x, own, c, head_dim);
+    }
+    if (is_value) return;
+    if (weight) {
+        float r = 1.0f / sqrtf(warp_sum(sum) / (float)head_dim + eps);
+        for (int c = 4 * lane; c < head_dim; c += 128) {
+            float w[4];
+            load_four(w, weight, c, head_dim);
+            load_four(own, x, c, head_dim);
+            for (int i = 0; i < 4; ++i) own[i] = rounded<T>((w[i] + offset) * (own[i] * r));
+            store_four(x, own, c, head_dim);
+        }
+    }
+    __syncwarp();
+    const float* angles = table + (i64)positions[row] * 2 * pairs;
+    for (int pair = 4 * lane; pair < pairs; pair += 128) {
+        float b[4], cosine[4], sine[4], turned[4];
+        load_four(own, x, pair, pairs);
+        load_four(b, x + pairs, pair, pairs);
+        load_four(cosine, angles, pair, pairs);
+        load_four(sine, angles + pairs, pair, pairs);
+        for (int i = 0; i < 4; ++i) {
+            turned[i] = own[i] * cosine[i] - b[i] * sine[i];
+            b[i] = b[i] * cosine[i] + own[i] * sine[i];
+        }
+        store_four(to, turned, pair, pairs);
+        store_four(to + pairs, b, pair, pairs);
+    }
+    for (int c = 2 * pairs + lane; c < head_dim; c += 32) narrow(to + c, x[c]);
+}
+
+KERNEL(256, place_heads_f32, float* out, float* cache, const float* q, const float* k, const float* v, int q_stride,
+       int kv_stride, const float* q_weight, const float* k_weight, float offset, float eps, const float* table,
+       const int* positions, int pairs, const int* slots, i64 page_len, i64 rows, int heads, int kv_heads,
+       int head_dim) {
+    place_heads(out, cache, q, k, v, q_stride, kv_stride, q_weight, k_weight, offset, eps, table, positions, pairs, slots,
+                page_len, rows, heads, kv_heads, head_dim);
+}
+KERNEL(256, place_heads_bf16, bf16* out, bf16* cache, const bf16* q, const bf16* k, const bf16* v, int q_stride,
+       int kv_stride, const float* q_weight, const float* k_weight, float offset, float eps, const float* table,
+       const int* positions, int pairs, const int* slots, i64 page_len, i64 rows, int heads, int kv_heads,
+       int head_dim) {
+    place_heads(out, cache, q, k, v, q_stride, kv_stride, q_weight, k_weight, offset, eps, table, positions, pairs, slots,
+                page_len, rows, heads, kv_heads, head_dim);
 }
 
 #define ATTEND_WARPS 4
@@ -196,7 +277,7 @@ __device__ __forceinline__ void weigh_seen(float* parts, const float* weights, c
 }
 
 // One block per task and key/value head. A task is up to SPLIT_PAGES entries of `pages` (page, rows used) that
-// query row `tasks[3 i]` sees: `tasks[3 i + 2]` entries from `tasks[3 i + 1]`. The split of a row's pages does not
+// query row `tasks[2 i]` sees: `tasks[2 i + 1]` entries from entry `i SPLIT_PAGES` on. The split of a row's pages does not
 // depend on other rows. Writes unnormalised outputs `[tasks, heads, head_dim]`, and the largest scaled score and the
 // sum of exponentials `[tasks, heads, 2]`. Scores are in units of ln 2. PER divides `head_dim`; GROUP heads are taken at
 // a time.
@@ -209,13 +290,14 @@ __device__ __forceinline__ void attend(float* outs, float* sums, const T* q, con
     float* queries = weights + GROUP * SPLIT_ROWS; // [GROUP, head_dim]
     float* parts = queries + GROUP * head_dim;     // [ATTEND_WARPS, GROUP, head_dim]
     __shared__ int entries[2 * SPLIT_PAGES];
-    const int* task = tasks + (i64)blockIdx.x * 3;
-    if (threadIdx.x < 2 * task[2]) entries[threadIdx.x] = pages[(i64)task[1] * 2 + threadIdx.x];
+    const int* task = tasks + (i64)blockIdx.x * 2;
+    if (task[1] == 0) return; // a captured step has room for more tasks
+    if (threadIdx.x < 2 * task[1]) entries[threadIdx.x] = pages[(i64)blockIdx.x * 2 * SPLIT_PAGES + threadIdx.x];
     SeenRows<T> keys;
     keys.pages = cache + kv_head * head_dim;
     keys.entries = entries;
     keys.page_len = page_len;
-    keys.slots = task[2] * PAGE_ROWS;
+    keys.slots = task[1] * PAGE_ROWS;
     keys.width = width;
     keys.lanes = 32;
     while (keys.lanes / 2 >= chunks) keys.lanes /= 2;
@@ -271,7 +353,7 @@ KERNEL(128, decode_eights_bf16, float* outs, float* sums, const bf16* q, const b
     attend_in_chunks<8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 
-// One block per query row and head: combines the row's tasks `firsts[row]..firsts[row + 1]`.
+// One block per query row and head: combines the row's tasks `firsts[row]..firsts[row + 1]`; zeros if it has none.
 template <typename T>
 __device__ __forceinline__ void combine(T* out, const float* outs, const float* sums, const int* firsts, int heads,
                                         int head_dim) {
@@ -288,7 +370,7 @@ __device__ __forceinline__ void combine(T* out, const float* outs, const float* 
             float weight = exp2f(sums[((i64)task * heads + head) * 2] - max);
             x = fmaf(weight, outs[((i64)task * heads + head) * head_dim + d], x);
         }
-        narrow(out + ((i64)blockIdx.x * heads + head) * head_dim + d, x / sum);
+        narrow(out + ((i64)blockIdx.x * heads + head) * head_dim + d, first < end ? x / sum : 0.0f);
     }
 }
 

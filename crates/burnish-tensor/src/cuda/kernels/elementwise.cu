@@ -77,6 +77,23 @@ __device__ __forceinline__ void swiglu(T* out, const T* gate, const T* up, i64 n
 KERNEL(256, swiglu_forward_f32, float* out, const float* gate, const float* up, i64 n) { swiglu(out, gate, up, n); }
 KERNEL(256, swiglu_forward_bf16, bf16* out, const bf16* gate, const bf16* up, i64 n) { swiglu(out, gate, up, n); }
 
+// One block per row: gates are the first half of a row, and what they gate the second.
+template <typename T>
+__device__ __forceinline__ void swiglu_halves(T* out, const T* both, int cols) {
+    const T* gate = both + (i64)blockIdx.x * 2 * cols;
+    T* row = out + (i64)blockIdx.x * cols;
+    for (int c = 4 * threadIdx.x; c < cols; c += 4 * blockDim.x) {
+        float g[4], u[4];
+        load_four(g, gate, c, cols);
+        load_four(u, gate + cols, c, cols);
+        for (int i = 0; i < 4; ++i) g[i] = g[i] * sigmoid(g[i]) * u[i];
+        store_four(row, g, c, cols);
+    }
+}
+
+KERNEL(256, swiglu_halves_f32, float* out, const float* both, int cols) { swiglu_halves(out, both, cols); }
+KERNEL(256, swiglu_halves_bf16, bf16* out, const bf16* both, int cols) { swiglu_halves(out, both, cols); }
+
 // `d`, the gradient of the output, becomes that of `up`.
 template <typename T>
 __device__ __forceinline__ void swiglu_gradients(T* d_gate, T* d, const T* gate, const T* up, i64 n) {

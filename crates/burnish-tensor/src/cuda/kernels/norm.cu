@@ -12,9 +12,10 @@ __device__ __forceinline__ float group_sum(float x, int lanes, float* shared) {
     _Pragma("unroll") for (int j = 0, c = first; j < CHUNKS; ++j, c += 4 * lanes)
 
 // y = (w + offset) x / sqrt(mean(x²) + eps) for each group of `width` columns, `lanes` (32 or 256) threads per group.
+// With `more`, `total` becomes x + more, and y its norm.
 template <int CHUNKS, typename T>
-__device__ __forceinline__ void norm(T* y, float* inverse_rms, const T* x, const float* weight, float offset,
-                                     float eps, i64 groups, int width, int lanes) {
+__device__ __forceinline__ void norm(T* y, T* total, float* inverse_rms, const T* x, const T* more, const float* weight,
+                                     float offset, float eps, i64 groups, int width, int lanes) {
     __shared__ float shared[32];
     i64 group = (i64)blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
     int lane = threadIdx.x % lanes;
@@ -25,9 +26,18 @@ __device__ __forceinline__ void norm(T* y, float* inverse_rms, const T* x, const
     EACH_STEP(first) {
         float own[CHUNKS][4];
         EACH_CHUNK(j, c, first) load_four(own[j], x, c, end);
+        if (more) {
+            float added[CHUNKS][4];
+            EACH_CHUNK(j, c, first) load_four(added[j], more + group * width, c, end);
+            EACH_CHUNK(j, c, first) {
+                for (int i = 0; i < 4; ++i) own[j][i] = rounded<T>(own[j][i] + added[j][i]);
+                store_four(total + group * width, own[j], c, end);
+            }
+        }
         EACH_CHUNK(j, c, first)
             for (int i = 0; i < 4; ++i) sum = fmaf(own[j][i], own[j][i], sum);
     }
+    if (more) x = total + group * width; // each thread reads what it has written
     sum = group_sum(sum, lanes, shared);
     float r = 1.0f / sqrtf(sum / (float)width + eps);
     EACH_STEP(first) {
@@ -44,15 +54,30 @@ __device__ __forceinline__ void norm(T* y, float* inverse_rms, const T* x, const
     if (end > 0 && lane == 0) inverse_rms[group] = r;
 }
 
+template <typename T>
+__device__ __forceinline__ void norm_in_chunks(T* y, T* total, float* inverse_rms, const T* x, const T* more,
+                                               const float* weight, float offset, float eps, i64 groups, int width,
+                                               int lanes) {
+    if (width <= 4 * lanes) norm<1>(y, total, inverse_rms, x, more, weight, offset, eps, groups, width, lanes);
+    else norm<4>(y, total, inverse_rms, x, more, weight, offset, eps, groups, width, lanes);
+}
+
 KERNEL(256, norm_forward_f32, float* y, float* inverse_rms, const float* x, const float* weight, float offset,
        float eps, i64 groups, int width, int lanes) {
-    if (width <= 4 * lanes) norm<1>(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
-    else norm<4>(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
+    norm_in_chunks<float>(y, nullptr, inverse_rms, x, nullptr, weight, offset, eps, groups, width, lanes);
 }
 KERNEL(256, norm_forward_bf16, bf16* y, float* inverse_rms, const bf16* x, const float* weight, float offset,
        float eps, i64 groups, int width, int lanes) {
-    if (width <= 4 * lanes) norm<1>(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
-    else norm<4>(y, inverse_rms, x, weight, offset, eps, groups, width, lanes);
+    norm_in_chunks<bf16>(y, nullptr, inverse_rms, x, nullptr, weight, offset, eps, groups, width, lanes);
+}
+
+KERNEL(256, add_norm_f32, float* y, float* total, float* inverse_rms, const float* x, const float* more,
+       const float* weight, float offset, float eps, i64 groups, int width, int lanes) {
+    norm_in_chunks(y, total, inverse_rms, x, more, weight, offset, eps, groups, width, lanes);
+}
+KERNEL(256, add_norm_bf16, bf16* y, bf16* total, float* inverse_rms, const bf16* x, const bf16* more,
+       const float* weight, float offset, float eps, i64 groups, int width, int lanes) {
+    norm_in_chunks(y, total, inverse_rms, x, more, weight, offset, eps, groups, width, lanes);
 }
 
 // `d`, the gradient of the output, becomes that of the input: r (w d) - x r³ Σ(w d x) / width, where w

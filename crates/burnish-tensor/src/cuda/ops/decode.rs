@@ -1,5 +1,7 @@
 //! Attention of single query rows over keys and values in pages: the step of autoregressive decoding.
 
+pub(crate) mod heads;
+
 use std::sync::Arc;
 
 use half::bf16;
@@ -73,7 +75,7 @@ impl Cache {
     }
 }
 
-/// Where rows are written: `page · PAGE_ROWS + row` for each.
+/// Where rows are written: `page · PAGE_ROWS + row` for each; -1 for rows that are written nowhere.
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Buffer<i32>,
@@ -83,9 +85,24 @@ impl Slots {
     /// # Panics
     /// If a slot is not in the cache.
     pub(crate) fn upload(cuda: &Arc<Cuda>, cache: &Cache, slots: &[usize]) -> Self {
+        let mut uploaded = Slots::with_room(cuda, slots.len());
+        uploaded.fill(cache, slots);
+        uploaded
+    }
+
+    /// Room for this many rows.
+    pub(crate) fn with_room(cuda: &Arc<Cuda>, rows: usize) -> Self {
+        Slots { slots: Buffer::uninit(cuda, rows) }
+    }
+
+    /// Uploads the slots of the first rows; the others are written nowhere.
+    ///
+    /// # Panics
+    /// If a slot is not in the cache, or there is no room.
+    pub(crate) fn fill(&mut self, cache: &Cache, slots: &[usize]) {
         assert!(slots.iter().all(|&slot| slot < cache.pages * PAGE_ROWS), "a slot beyond the cache");
-        let slots: Vec<i32> = slots.iter().map(|&slot| slot as i32).collect();
-        Slots { slots: Buffer::upload(cuda, &slots) }
+        let slots = slots.iter().map(|&slot| slot as i32).collect();
+        self.slots.fill(slots, -1);
     }
 }
 
@@ -124,7 +141,6 @@ pub(crate) fn read(cuda: &Arc<Cuda>, cache: &Cache, layer: usize, slots: &Slots)
 /// The pages that each query row sees, and their split over blocks. Every layer of a step uses the same.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    lists: Lists,
     tasks: Buffer<i32>,
     pages: Buffer<i32>,
     firsts: Buffer<i32>,
@@ -132,45 +148,81 @@ pub(crate) struct Seen {
 
 /// [`Seen`] on the host.
 #[derive(Debug, PartialEq, Eq)]
-struct Lists {
-    /// (query row, first entry, entries).
+pub(crate) struct Lists {
+    /// (query row, entries).
     tasks: Vec<i32>,
-    /// (page, rows used).
+    /// (page, rows used), with room for `SPLIT_PAGES` entries of each task.
     pages: Vec<i32>,
     /// For each query row its first task, and at the end the number of tasks.
     firsts: Vec<i32>,
 }
 
 impl Lists {
-    /// A row's list is split by its own length only, so that its result does not depend on its batch.
-    fn new(rows: &[Vec<(usize, usize)>]) -> Lists {
+    /// For each query row its pages in order, each with the number of its rows that are seen. A row's list is split by
+    /// its own length only, so that its result does not depend on its batch.
+    ///
+    /// # Panics
+    /// If a page is not in the cache, or a row sees nothing.
+    pub(crate) fn new<R: IntoIterator<Item = (usize, usize)>>(
+        cache: &Cache,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Lists {
         let mut lists = Lists { tasks: Vec::new(), pages: Vec::new(), firsts: vec![0] };
-        for (row, entries) in rows.iter().enumerate() {
-            let used: Vec<_> = entries.iter().filter(|(_, used)| *used > 0).collect();
-            assert!(!used.is_empty(), "query row {row} sees nothing");
-            for part in used.chunks(SPLIT_PAGES) {
-                let first = lists.pages.len() / 2;
-                lists.tasks.extend([row, first, part.len()].map(|number| number as i32));
-                lists.pages.extend(part.iter().flat_map(|&&(page, used)| [page as i32, used as i32]));
+        for (row, entries) in rows.into_iter().enumerate() {
+            let mut count = 0;
+            for (page, used) in entries.into_iter().filter(|(_, used)| *used > 0) {
+                assert!(page < cache.pages && used <= PAGE_ROWS, "a page beyond the cache");
+                if count % SPLIT_PAGES == 0 {
+                    lists.pages.resize(2 * lists.tasks() * SPLIT_PAGES, 0);
+                    lists.tasks.extend([row as i32, 0]);
+                }
+                count += 1;
+                let last = lists.tasks.len() - 1;
+                lists.tasks[last] += 1;
+                lists.pages.extend([page as i32, used as i32]);
             }
-            lists.firsts.push((lists.tasks.len() / 3) as i32);
+            assert!(count > 0, "query row {row} sees nothing");
+            lists.firsts.push(lists.tasks() as i32);
         }
         lists
+    }
+
+    /// Number of query rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.firsts.len() - 1
+    }
+
+    /// Number of tasks.
+    pub(crate) fn tasks(&self) -> usize {
+        self.tasks.len() / 2
     }
 }
 
 impl Seen {
-    /// For each query row its pages in order, each with the number of its rows that are seen.
-    ///
-    /// # Panics
-    /// If a page is not in the cache, or a row sees nothing.
-    pub(crate) fn upload(cuda: &Arc<Cuda>, cache: &Cache, rows: &[Vec<(usize, usize)>]) -> Self {
-        let in_cache = |&(page, used): &(usize, usize)| page < cache.pages && used <= PAGE_ROWS;
-        assert!(rows.iter().flatten().all(in_cache), "a page beyond the cache");
-        let lists = Lists::new(rows);
+    pub(crate) fn upload(cuda: &Arc<Cuda>, lists: Lists) -> Self {
         let [tasks, pages, firsts] =
             [&lists.tasks, &lists.pages, &lists.firsts].map(|list| Buffer::upload(cuda, list));
-        Seen { lists, tasks, pages, firsts }
+        Seen { tasks, pages, firsts }
+    }
+
+    /// Room for this many query rows and tasks.
+    pub(crate) fn with_room(cuda: &Arc<Cuda>, rows: usize, tasks: usize) -> Self {
+        let [tasks, pages, firsts] =
+            [2 * tasks, 2 * tasks * SPLIT_PAGES, rows + 1].map(|len| Buffer::uninit(cuda, len));
+        Seen { tasks, pages, firsts }
+    }
+
+    /// Uploads the lists of the first query rows; the others see nothing, and their attention is 0.
+    ///
+    /// # Panics
+    /// If there is no room.
+    pub(crate) fn fill(&mut self, lists: Lists) {
+        let end = lists.tasks() as i32;
+        self.tasks.fill(lists.tasks, 0);
+        // Nobody reads pages beyond those of the tasks.
+        let cuda = Arc::clone(self.pages.cuda());
+        self.pages.slice_mut(0..lists.pages.len()).upload(&cuda, &lists.pages);
+        self.firsts.fill(lists.firsts, end);
     }
 }
 
@@ -184,7 +236,7 @@ pub(crate) fn attend(
     seen: &Seen,
 ) -> Values {
     let HeadShape { heads, kv_heads, head_dim } = shape;
-    let (rows, tasks) = (seen.lists.firsts.len() - 1, seen.lists.tasks.len() / 3);
+    let (rows, tasks) = (seen.firsts.len() - 1, seen.tasks.len() / 2);
     assert_eq!(q.len(), rows * shape.width(), "queries are not [rows, heads * head_dim]");
     assert_eq!(cache.width, shape.kv_width(), "columns of the cache");
     let mut outs = Buffer::<f32>::uninit(cuda, tasks * shape.width());
@@ -251,11 +303,14 @@ mod tests {
     #[test]
     fn lists_are_split_by_their_own_length() {
         let long: Vec<(usize, usize)> = (0..SPLIT_PAGES + 1).map(|page| (page, PAGE_ROWS)).collect();
-        let lists = Lists::new(&[vec![(7, 3), (8, 0)], long, vec![(2, 1)]]);
-        assert_eq!(lists.tasks, [0, 0, 1, 1, 1, 16, 1, 17, 1, 2, 18, 1]);
+        let Some(cuda) = device() else { return };
+        let cache = Cache::new(&cuda, Precision::F32, 1, 1, SPLIT_PAGES + 1);
+        let lists = Lists::new(&cache, [vec![(7, 3), (8, 0)], long, vec![(2, 1)]]);
+        assert_eq!(lists.tasks, [0, 1, 1, 16, 1, 1, 2, 1]);
         assert_eq!(lists.firsts, [0, 1, 3, 4]);
-        assert_eq!(lists.pages[..4], [7, 3, 0, 16]);
-        assert_eq!(lists.pages[34..], [16, 16, 2, 1]);
+        let of_task = |task: usize, entries: usize| &lists.pages[2 * SPLIT_PAGES * task..][..2 * entries];
+        assert_eq!((of_task(0, 1), of_task(1, 2)), (&[7, 3][..], &[0, 16, 1, 16][..]));
+        assert_eq!((of_task(2, 1), of_task(3, 1)), (&[16, 16][..], &[2, 1][..]));
     }
 
     const LAYERS: usize = 2;
@@ -314,7 +369,8 @@ mod tests {
             let width = self.shape.width();
             let precision = self.cache.data.all().precision();
             let q = Values::upload(&self.cuda, precision, &self.q[rows.start * width..rows.end * width]);
-            let seen = Seen::upload(&self.cuda, &self.cache, &self.seen[rows]);
+            let lists = Lists::new(&self.cache, self.seen[rows].iter().cloned());
+            let seen = Seen::upload(&self.cuda, lists);
             attend(&self.cuda, q.all(), self.shape, &self.cache, 1, &seen).download().unwrap()
         }
 

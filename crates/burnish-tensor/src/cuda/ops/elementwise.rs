@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cuda::{
-    Cuda, SliceMut,
+    Cuda, SliceMut, int,
     launch_shape::LaunchShape,
     long,
     modules::Program::Elementwise,
@@ -40,6 +40,17 @@ pub(crate) fn swiglu(cuda: &Arc<Cuda>, gate: Elements<'_>, up: Elements<'_>) -> 
     let arguments = &mut [out.all_mut().into(), gate.into(), up.into(), long(n)];
     let name = gate.kernel(["swiglu_forward_f32", "swiglu_forward_bf16"]);
     cuda.launch(Elementwise, name, LaunchShape::fours(n), arguments);
+    out
+}
+
+/// The same of rows `[rows, 2 · cols]` with the gates in their first halves.
+pub(crate) fn swiglu_halves(cuda: &Arc<Cuda>, both: Elements<'_>, cols: usize) -> Values {
+    assert!(both.len().is_multiple_of(2 * cols), "{} elements in rows of {}", both.len(), 2 * cols);
+    let rows = both.len() / (2 * cols);
+    let mut out = Values::uninit(cuda, both.precision(), rows * cols);
+    let arguments = &mut [out.all_mut().into(), both.into(), int(cols)];
+    let name = both.kernel(["swiglu_halves_f32", "swiglu_halves_bf16"]);
+    cuda.launch(Elementwise, name, LaunchShape::rows(rows, cols.div_ceil(4)), arguments);
     out
 }
 

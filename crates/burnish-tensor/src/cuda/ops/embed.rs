@@ -24,9 +24,19 @@ impl Ids {
     /// # Panics
     /// If an id is not below `bound`, because the kernels would read beyond the table.
     pub(crate) fn upload(cuda: &Arc<Cuda>, ids: &[u32], bound: usize) -> Self {
+        let mut uploaded = Ids { ids: Buffer::uninit(cuda, ids.len()), bound };
+        uploaded.fill(ids);
+        uploaded
+    }
+
+    /// Uploads other ids; behind them 0.
+    ///
+    /// # Panics
+    /// If there is no room, or as [`Ids::upload`].
+    pub(crate) fn fill(&mut self, ids: &[u32]) {
+        let bound = self.bound;
         assert!(ids.iter().all(|&id| (id as usize) < bound), "an id is not below {bound}");
-        let ids: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
-        Ids { ids: Buffer::upload(cuda, &ids), bound }
+        self.ids.fill(ids.iter().map(|&id| id as i32).collect(), 0);
     }
 }
 

@@ -48,6 +48,36 @@ pub(crate) fn forward(
     (y, inverse_rms)
 }
 
+/// `a + b`, and the results of [`forward`] for it, to the bit.
+pub(crate) fn add_forward(
+    cuda: &Arc<Cuda>,
+    a: Elements<'_>,
+    b: Elements<'_>,
+    factors: Factors<'_>,
+    eps: f32,
+) -> (Values, Values, Buffer<f32>) {
+    let (n, width) = (a.len(), factors.weight.len());
+    assert!(b.len() == n && n.is_multiple_of(width), "{n} and {} elements in groups of {width}", b.len());
+    let groups = n / width;
+    let [mut sum, mut y] = [(); 2].map(|()| Values::uninit(cuda, a.precision(), n));
+    let mut inverse_rms = Buffer::uninit(cuda, groups);
+    let arguments = &mut [
+        y.all_mut().into(),
+        sum.all_mut().into(),
+        inverse_rms.all_mut().into(),
+        a.into(),
+        b.into(),
+        factors.weight.into(),
+        factors.offset.into(),
+        eps.into(),
+        long(groups),
+        int(width),
+        int(norm_lanes(width)),
+    ];
+    cuda.launch(Norm, a.kernel(["add_norm_f32", "add_norm_bf16"]), plan(groups, width), arguments);
+    (sum, y, inverse_rms)
+}
+
 /// Turns `d`, the gradient of the output, into that of the input, and adds that of the weight to `d_weight`.
 pub(crate) fn backward(
     cuda: &Arc<Cuda>,
@@ -148,6 +178,25 @@ mod tests {
                 }
                 // Summed in f32 from bf16 values.
                 assert_gradient(&d_weight, &weight, |w| weighted(&d_out, &of(&wide(&x), w)), 1e-4);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sum_with_its_norm_has_the_bits_of_both() {
+        let Some(cuda) = device() else { return };
+        for (groups, width) in [(1, 3), (9, 64), (3, 700), (2, 1030), (2, 4200), (0, 8)] {
+            for (precision, _) in PRECISIONS {
+                let [a, b] = [1, 2].map(|seed| random(seed, groups * width));
+                let [a, b] = [a, b].map(|x| Values::upload(&cuda, precision, &x));
+                let weight = Buffer::upload(&cuda, &random(3, width));
+                let factors = Factors { weight: weight.all(), offset: 1.0 };
+                let expected = crate::cuda::ops::elementwise::add(&cuda, a.all(), b.all());
+                let (expected_y, expected_rms) = forward(&cuda, expected.all(), factors, EPS);
+                let (sum, y, rms) = add_forward(&cuda, a.all(), b.all(), factors, EPS);
+                assert_eq!(sum.download().unwrap(), expected.download().unwrap());
+                assert_eq!(y.download().unwrap(), expected_y.download().unwrap());
+                assert_eq!(rms.download().unwrap(), expected_rms.download().unwrap());
             }
         }
     }

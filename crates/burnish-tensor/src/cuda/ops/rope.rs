@@ -12,15 +12,44 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Angles {
     /// `[distinct positions, 2 pairs]`: only positions that occur.
-    table: Buffer<f32>,
+    pub(super) table: Buffer<f32>,
     /// For each row of the batch, its row in the table.
-    rows: Buffer<i32>,
-    pairs: usize,
+    pub(super) rows: Buffer<i32>,
+    pub(super) pairs: usize,
 }
 
 impl Angles {
     /// Uploads the numbers that the CPU uses.
     pub(crate) fn upload(cuda: &Arc<Cuda>, rope: &Rope, positions: &[u32]) -> Self {
+        let (values, rows) = Angles::values(rope, positions);
+        Angles {
+            table: Buffer::upload(cuda, &values),
+            rows: Buffer::upload(cuda, &rows),
+            pairs: rope.pairs(),
+        }
+    }
+
+    /// The same, with room for as many other positions.
+    pub(crate) fn with_room(cuda: &Arc<Cuda>, rope: &Rope, positions: &[u32]) -> Self {
+        let table = Buffer::uninit(cuda, positions.len() * 2 * rope.pairs());
+        let mut angles = Angles { table, rows: Buffer::uninit(cuda, positions.len()), pairs: rope.pairs() };
+        angles.fill(rope, positions);
+        angles
+    }
+
+    /// Uploads the numbers of other positions; rows behind them get those of the first.
+    ///
+    /// # Panics
+    /// If there is no room.
+    pub(crate) fn fill(&mut self, rope: &Rope, positions: &[u32]) {
+        let (values, rows) = Angles::values(rope, positions);
+        let cuda = Arc::clone(self.table.cuda());
+        self.table.slice_mut(0..values.len()).upload(&cuda, &values);
+        self.rows.fill(rows, 0);
+    }
+
+    /// The table, and the row of each position.
+    fn values(rope: &Rope, positions: &[u32]) -> (Vec<f32>, Vec<i32>) {
         let mut distinct = positions.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
@@ -32,12 +61,7 @@ impl Angles {
             values.extend_from_slice(sin);
         }
         let row = |position: &u32| distinct.partition_point(|other| other < position) as i32;
-        let rows: Vec<i32> = positions.iter().map(row).collect();
-        Angles {
-            table: Buffer::upload(cuda, &values),
-            rows: Buffer::upload(cuda, &rows),
-            pairs: rope.pairs(),
-        }
+        (values, positions.iter().map(row).collect())
     }
 }
 

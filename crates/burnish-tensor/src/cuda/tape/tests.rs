@@ -1,5 +1,6 @@
 //! Whole training steps on the emulated GPU, compared with those of the CPU.
 
+mod fused;
 mod head;
 mod on_host;
 
@@ -380,7 +381,7 @@ fn decoding_with_pages_is_the_packed_pass() {
                     return tape.attention(&q, &k, &v, SHAPE, &layout);
                 }
                 let seen = vec![(2, 16), (1, 3), (3, rows.end - prompt)];
-                let seen = tape.pages_seen(&cache, &[seen]);
+                let seen = tape.pages_seen(&cache, [seen]);
                 tape.paged_attention(&q, SHAPE, &cache, 0, &seen)
             });
             let x = tape.linear(&x, model.head, None);

@@ -1,0 +1,33 @@
+//! Decoding steps on a GPU that are launched from a graph.
+
+use burnish_tensor::{StepRows, Var};
+
+use super::{Sampler, Sequence};
+use crate::cache::{Paged, Run};
+
+impl Sampler {
+    /// The hidden states of [`Sampler::forward`] by a captured step, with rows behind them that mean nothing. `None` where
+    /// a step can't be captured: not on a GPU, some sequence reads several tokens or is tapped, or a layer keeps its
+    /// state on the host.
+    pub(super) fn captured(&mut self, sequences: &mut [Sequence]) -> Option<Var> {
+        let is_plain = |sequence: &Sequence| sequence.unread().len() == 1 && !sequence.answer.is_tapped();
+        if self.model.is_recurrent() || !sequences.iter().all(is_plain) {
+            return None;
+        }
+        let ids = sequences.iter().map(|sequence| sequence.unread()[0]).collect();
+        let position =
+            |Sequence { answer, .. }: &Sequence| (answer.prompt.len() + answer.ids.len() - 1) as u32;
+        let positions = sequences.iter().map(position).collect();
+        let runs: Vec<Run<'_>> =
+            sequences.iter_mut().map(|sequence| Run { cache: &mut sequence.cache, rows: 1 }).collect();
+        let cache = runs.iter().find_map(Run::paged)?;
+        let slots = runs.iter().flat_map(Run::slots).collect();
+        let rows = StepRows::new(cache, ids, positions, slots, runs.iter().flat_map(Run::seen));
+        let (model, shape) = (&self.model, self.shape);
+        let hidden = self.steps.run(&model.params, cache, rows, |tape, step| {
+            model.forward(tape, &step.ids, &step.positions, &mut Paged { shape, cache, step })
+        });
+        runs.into_iter().for_each(Run::commit);
+        Some(hidden)
+    }
+}
