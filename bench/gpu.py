@@ -21,7 +21,8 @@ STAGES = {
     "step-1x16384": "training steps of one sequence of 16,384 tokens, bf16, activation checkpointing, ours",
     "step-1x16384-torch": "the same in PyTorch",
     "sample": "batch 64, 512 + 512 tokens, bf16, ours",
-    "sample-torch": "the same by transformers' generate with a static cache",
+    "sample-filtered": "the same with top-k 20, top-p 0.95 and a repetition penalty",
+    "sample-torch": "`sample` by transformers' generate with a static cache",
 }
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -193,6 +194,7 @@ RUNS = {
     "step-1x16384": lambda stage: speed(stage, ours("step", *LONG, "--micro-batch", "16384")),
     "step-1x16384-torch": lambda stage: speed(stage, torchs("train_step.py", *LONG)),
     "sample": lambda stage: speed(stage, ours("sample", *SAMPLES)),
+    "sample-filtered": lambda stage: speed(stage, ours("sample", *SAMPLES, "--filtered")),
     "sample-torch": lambda stage: speed(stage, torchs("sample.py", *SAMPLES)),
 }
 assert RUNS.keys() == STAGES.keys()

@@ -22,7 +22,7 @@ pub(crate) struct Batches {
     model: Arc<Model>,
     batch: usize,
     prompt: usize,
-    new: usize,
+    sampling: Sampling,
     /// Bytes of a weight.
     weight_bytes: usize,
     ids: Stream,
@@ -34,7 +34,13 @@ impl Batches {
         let model = policy::load_on(device, &arguments.model, arguments.bf16, Trains::Nothing)?;
         let weight_bytes = if arguments.bf16 { 2 } else { 4 };
         let batch = arguments.batch.unwrap_or(64);
-        Ok(Batches { weight_bytes, ..Batches::of(model, batch, arguments.prompt, arguments.new) })
+        let mut batches =
+            Batches { weight_bytes, ..Batches::of(model, batch, arguments.prompt, arguments.new) };
+        if arguments.filtered {
+            let sampling = &mut batches.sampling;
+            (sampling.top_k, sampling.top_p, sampling.repetition_penalty) = (20, 0.95, 1.05);
+        }
+        Ok(batches)
     }
 
     /// Batches of `batch` prompts of `prompt` tokens, each with an answer of exactly `new` tokens.
@@ -43,7 +49,7 @@ impl Batches {
             model: Arc::new(model),
             batch,
             prompt,
-            new,
+            sampling: Sampling::at(1.0, new),
             weight_bytes: 4,
             ids: Stream::new(1),
             last: None,
@@ -56,7 +62,7 @@ impl Batches {
         let requests: Vec<Request> = (0..self.batch)
             .map(|_| Request {
                 prompt: (0..self.prompt).map(|_| self.ids.index(ids) as u32).collect(),
-                sampling: Sampling::at(1.0, self.new),
+                sampling: self.sampling.clone(),
                 seed: self.ids.bits(),
                 // None: every answer goes on to its last token.
                 end_ids: Arc::from([]),
@@ -73,14 +79,15 @@ impl Work for Batches {
         let start = Instant::now();
         self.sample()?;
         let seconds = start.elapsed().as_secs_f64();
-        let one = Extent::of_group(self.prompt, [self.new]);
+        let new = self.sampling.tokens_max;
+        let one = Extent::of_group(self.prompt, [new]);
         let extent = (0..self.batch).fold(Extent::default(), |all, _| all.and(one));
         let costs = Costs::of(&self.model.config);
         // Every step reads each weight once, whatever the batch.
-        let bytes = costs.weights() * (self.weight_bytes * self.new) as f64;
+        let bytes = costs.weights() * (self.weight_bytes * new) as f64;
         Ok(json!({
             "seconds": seconds,
-            "tokens": self.batch * self.new,
+            "tokens": self.batch * new,
             "flops": costs.forward(extent),
             "bytes": bytes,
         }))
