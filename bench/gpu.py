@@ -22,11 +22,12 @@ STAGES = {
     "step-1x16384": "training steps of one sequence of 16,384 tokens, bf16, activation checkpointing, ours",
     "step-1x16384-torch": "the same in PyTorch",
     "sample": "batch 64, 512 + 512 tokens, bf16, ours",
+    "sample-filtered": "the same with top-k 20, top-p 0.95 and a repetition penalty",
     "sample-256x512": "batch 256, 512 + 128 tokens, ours",
     "sample-256x64": "batch 256, 64 + 128 tokens, ours",
     "sample-one": "one sequence, 512 + 512 tokens, ours",
     "sample-yardstick": "nano-vllm's bench: 256 requests of 100 to 1,024 tokens in and out, the lengths of its seed, ours",
-    "sample-torch": "batch 64, 512 + 512 tokens, by transformers' generate with a static cache",
+    "sample-torch": "`sample` by transformers' generate with a static cache",
 }
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -234,6 +235,7 @@ RUNS = {
     "step-1x16384": lambda stage: speed(stage, ours("step", *LONG, "--micro-batch", "16384")),
     "step-1x16384-torch": lambda stage: speed(stage, torchs("train_step.py", *LONG)),
     "sample": lambda stage: speed(stage, ours("sample", *SAMPLES)),
+    "sample-filtered": lambda stage: speed(stage, ours("sample", *SAMPLES, "--filtered")),
     "sample-256x512": lambda stage: speed(stage, sample(256, 512, 128)),
     "sample-256x64": lambda stage: speed(stage, sample(256, 64, 128)),
     "sample-one": lambda stage: speed(stage, sample(1, 512, 512)),

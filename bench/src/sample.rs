@@ -22,6 +22,7 @@ pub(crate) struct Batches {
     model: Arc<Model>,
     /// Of each request: tokens of its prompt, and of its answer.
     sizes: Vec<(usize, usize)>,
+    sampling: Sampling,
     /// Bytes of a weight.
     weight_bytes: usize,
     ids: Stream,
@@ -40,7 +41,12 @@ impl Batches {
             }
             None => vec![(arguments.prompt, arguments.new); arguments.batch.unwrap_or(64)],
         };
-        Ok(Batches { weight_bytes, sizes, ..Batches::of(model, 0, 0, 0) })
+        let mut batches = Batches { weight_bytes, sizes, ..Batches::of(model, 0, 0, 0) };
+        if arguments.filtered {
+            let sampling = &mut batches.sampling;
+            (sampling.top_k, sampling.top_p, sampling.repetition_penalty) = (20, 0.95, 1.05);
+        }
+        Ok(batches)
     }
 
     /// Batches of `batch` prompts of `prompt` tokens, each with an answer of exactly `new` tokens.
@@ -48,6 +54,7 @@ impl Batches {
         Batches {
             model: Arc::new(model),
             sizes: vec![(prompt, new); batch],
+            sampling: Sampling::at(1.0, new),
             weight_bytes: 4,
             ids: Stream::new(1),
             last: None,
@@ -62,7 +69,7 @@ impl Batches {
             .iter()
             .map(|&(prompt, new)| Request {
                 prompt: (0..prompt).map(|_| self.ids.index(ids) as u32).collect(),
-                sampling: Sampling::at(1.0, new),
+                sampling: Sampling { tokens_max: new, ..self.sampling.clone() },
                 seed: self.ids.bits(),
                 // None: every answer goes on to its last token.
                 end_ids: Arc::from([]),

@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
     /// grpo: answers may end by themselves, instead of all having --new tokens.
     #[arg(long)]
     pub(crate) ragged: bool,
+    /// sample: with top-k 20, top-p 0.95 and a repetition penalty of 1.05.
+    #[arg(long)]
+    pub(crate) filtered: bool,
     /// Operands of products in bf16, masters in f32.
     #[arg(long)]
     pub(crate) bf16: bool,

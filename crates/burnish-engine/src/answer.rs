@@ -1,15 +1,16 @@
-use burnish_core::{Latent, Sampling, Source, StopReason, TokenLogprobs, rng};
+mod next;
+
+use burnish_core::{Latent, Sampling, Source, StopReason, TokenLogprobs};
 use burnish_model::{PutInputs, Tokenizer};
-use burnish_tensor::Vocab;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::control::{Control, Decision, Inside, NotBefore, Now, Probe, Probed, Steer};
+use crate::control::{Control, Inside, NotBefore, Probe, Probed, Steer};
 use crate::latent;
 use crate::pages::pages_of;
-use crate::past::{Past, Seen};
+use crate::past::Seen;
 use crate::text::StopStrings;
-use crate::{Choice, Chooser, EngineError, Generated, Request, RequestId};
+use crate::{Choice, EngineError, Generated, Request, RequestId};
 
 /// What comes next in an answer.
 pub(crate) enum Next {
@@ -230,71 +231,10 @@ impl Answer {
         }
     }
 
-    /// Does a control decide over it?
-    pub(crate) fn is_controlled(&self) -> bool {
-        !self.controls.is_empty()
-    }
-
     /// Receives the result of the probe that it asked for.
     pub(crate) fn hear(&mut self, probed: Probed) {
         if let Some((_, waited)) = &mut self.probed {
             *waited = probed;
-        }
-    }
-
-    /// What comes next, given the logits `[V]`.
-    pub(crate) fn next(&mut self, logits: &[f32], vocab: &Vocab, chooser: &mut Chooser) -> Next {
-        let position = self.sampled();
-        let request = self.id.index();
-        let failed = |problem: String| Next::Failed(EngineError::Control { request, position, problem });
-        let asked = self.probed.take();
-        let first = asked.as_ref().map_or(0, |(at, _)| *at);
-        if asked.is_none() {
-            self.steer.clear();
-            self.forced = None;
-            self.is_put = false;
-        }
-        for at in first..self.controls.len() {
-            let probed = asked.as_ref().filter(|(asker, _)| *asker == at).map(|(_, probed)| probed);
-            let looker = self.looker.as_ref().filter(|looker| looker.at == at);
-            if let Some(problem) = looker.and_then(|looker| looker.problem.clone()) {
-                return failed(problem);
-            }
-            let inside = looker.map(|looker| &looker.inside);
-            let answer = &self.ids[self.given..];
-            let now = Now { prompt: &self.question, answer, logits, vocab, probed, inside };
-            match self.controls[at].decide(&now, &mut self.steer) {
-                Ok(Decision::Choose) => {}
-                Ok(Decision::Force(id)) => (self.forced, self.is_put) = (Some(id), false),
-                Ok(Decision::Put(id)) => (self.forced, self.is_put) = (Some(id), true),
-                Ok(Decision::Latent(id)) => return Next::Latent(id),
-                Ok(Decision::Stop) => return Next::Stop,
-                Ok(Decision::Probe(probe)) => {
-                    self.probed = Some((at, Probed::default()));
-                    return Next::Probe(probe);
-                }
-                Err(problem) => return failed(problem),
-            }
-        }
-        let choice = match self.forced {
-            Some(id) => chooser.force(logits, vocab, &self.sampling, id),
-            None => {
-                let uniform = rng::uniform(self.seed, position as u64);
-                chooser.choose(logits, vocab, &self.sampling, self.past(), uniform)
-            }
-        };
-        match choice {
-            Some(choice) if self.is_put => Next::Put(choice),
-            Some(choice) => {
-                let details = self.sampling.logprobs.map(|n| chooser.details(logits, choice, n));
-                Next::Token(choice, details)
-            }
-            None if (self.forced.is_some() || !self.steer.is_empty())
-                && logits.iter().all(|x| x.is_finite()) =>
-            {
-                failed("none of the allowed ids is in the vocabulary".into())
-            }
-            None => Next::Failed(EngineError::NotFinite { request, position }),
         }
     }
 
@@ -335,11 +275,6 @@ impl Answer {
         // It was not drawn, so it has no probability.
         let choice = Choice { id, model_logprob: 0.0, sampled_logprob: 0.0 };
         self.push(choice, None, Source::Latent, context_tokens_max)
-    }
-
-    /// The part of the past that the choice of the next token depends on.
-    fn past(&self) -> Past<'_> {
-        Past { seen: self.seen.as_ref(), steer: Some(&self.steer) }
     }
 
     /// Most of its tokens that are ever in the cache, for a context window of this many tokens: the last token is never

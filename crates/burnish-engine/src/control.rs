@@ -1,5 +1,6 @@
 //! Decisions during sampling: what may come next in one answer, depending on what it says so far.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -17,6 +18,12 @@ pub trait Control: Send + Sync + Debug {
     /// # Errors
     /// Ends the answer with this problem.
     fn decide(&mut self, now: &Now<'_>, steer: &mut Steer) -> Result<Decision, String>;
+
+    /// Does it look at [`Now::logits`], or replace them? If no control of an answer does, a GPU keeps them: whatever else is
+    /// steered is done there.
+    fn reads_logits(&self) -> bool {
+        true
+    }
 
     /// Most tokens that one of its probes reads and samples in total, another prompt among them; 0 if it never asks for one.
     fn probe_tokens_max(&self) -> usize {
@@ -59,7 +66,8 @@ pub struct Now<'a> {
     pub prompt: &'a [u32],
     /// The answer so far.
     pub answer: &'a [u32],
-    /// The model's logits for the next token `[V]`, before any change.
+    /// The model's logits for the next token `[V]`, before any change. Empty if they stay on a GPU
+    /// ([`Control::reads_logits`]).
     pub logits: &'a [f32],
     /// Which of its ids exist. The others are never sampled, whatever their logits.
     pub vocab: &'a Vocab,
@@ -182,6 +190,26 @@ impl Steer {
         self.replaced = None;
     }
 
+    /// Does it put other logits in the place of the model's?
+    pub(crate) fn is_replacing(&self) -> bool {
+        self.replaced.is_some()
+    }
+
+    /// One bit per id, set if the id is allowed; `None` allows all.
+    pub(crate) fn allowed(&self) -> Option<&[u32]> {
+        self.allowed.as_deref()
+    }
+
+    /// What it adds to logits, each id once; -inf to those that it forbids one by one.
+    pub(crate) fn added(&self) -> Vec<(u32, f32)> {
+        let mut added = BTreeMap::new();
+        for &(id, by) in &self.biases {
+            *added.entry(id).or_insert(0.0) += by;
+        }
+        added.extend(self.forbidden.iter().map(|&id| (id, f32::NEG_INFINITY)));
+        added.into_iter().collect()
+    }
+
     /// Changes `logits` `[V]`.
     pub(crate) fn apply(&self, logits: &mut [f32]) {
         if let Some(replaced) = &self.replaced {
@@ -222,6 +250,10 @@ impl Control for NotBefore {
         }
         Ok(Decision::Choose)
     }
+
+    fn reads_logits(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]
@@ -242,6 +274,12 @@ mod tests {
         for (id, logit) in logits.iter().enumerate() {
             assert_eq!(*logit, if id == 40 { 2.0 } else { f32::NEG_INFINITY });
         }
+        // The same for a GPU, with each id once.
+        steer.bias(40, 0.5);
+        steer.forbid([7, 7]);
+        let no = f32::NEG_INFINITY;
+        assert_eq!(steer.added(), [(2, no), (7, no), (40, 2.0), (99, 1.0)]);
+        assert_eq!(steer.allowed(), Some(&[1 << 2, 1 << 8][..]));
         steer.clear();
         assert!(steer.is_empty());
     }

@@ -207,6 +207,10 @@ impl Control for Held {
         steer.allow_bits(mask.as_slice());
         Ok(Decision::Choose)
     }
+
+    fn reads_logits(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

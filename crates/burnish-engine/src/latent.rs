@@ -87,6 +87,10 @@ impl Control for LatentSteps {
         })
     }
 
+    fn reads_logits(&self) -> bool {
+        self.rule.place == LatentPlace::Spans
+    }
+
     fn latent(&self) -> Option<(u32, &Latent)> {
         Some((self.ids.step, &self.rule))
     }

@@ -39,6 +39,15 @@ impl Seen {
             }
         }
     }
+
+    /// The ids that the penalties concern, and what frequency and presence subtract from the logit of each.
+    pub(crate) fn penalties(&self, sampling: &Sampling) -> Vec<(u32, f32)> {
+        let each = self.counts.iter().map(|(&id, &count)| match count {
+            0 => (id, 0.0),
+            _ => (id, sampling.frequency_penalty * count as f32 + sampling.presence_penalty),
+        });
+        each.filter(|&(_, by)| by != 0.0 || sampling.repetition_penalty != 1.0).collect()
+    }
 }
 
 /// The part of the past that a choice depends on.

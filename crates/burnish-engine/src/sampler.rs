@@ -1,6 +1,7 @@
 //! An open batch: requests come and go while it decodes.
 
 mod captured;
+mod choose;
 mod inside;
 mod probe;
 mod prompts;
@@ -8,11 +9,10 @@ mod round;
 mod schedule;
 mod under_way;
 
-use burnish_core::{SamplingError, Source, StopReason, rng};
+use burnish_core::{SamplingError, Source, StopReason};
 use burnish_model::{LayerKind, Model, Tokenizer};
 use burnish_tensor::{
-    Draw, Drawn, HeadShape, HostReadback, PagedCache, Prepacked, Steps, Tape, Var, Visibility, Workers,
-    in_pool,
+    HeadShape, HostReadback, PagedCache, Prepacked, Steps, Tape, Var, Visibility, Workers, in_pool,
 };
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -22,12 +22,12 @@ use std::sync::Arc;
 
 use crate::answer::{Answer, Next, read_ahead};
 use crate::cache::{Cache, Decode, Run};
-use crate::control::{Control, Probe};
+use crate::control::Control;
 use crate::pages::{PageShape, Pool, pages_of};
 use crate::request::answer_rows_max;
 use crate::state::StateShape;
 use crate::tree::Tree;
-use crate::{Choice, Chooser, EngineError, Generated, Limits, Request, RequestId, Stats};
+use crate::{Chooser, EngineError, Generated, Limits, Request, RequestId, Stats};
 use inside::Taps;
 use prompts::Prompts;
 use round::{Round, weight_bytes};
@@ -65,7 +65,7 @@ impl Sequence {
 /// by a model with layers of the delta rule, prompts are always read whole; requests that wait at the same time share
 /// them all the same.
 ///
-/// If the model is on a GPU, the cache is there too, in one piece. A step waits for the GPU only once, for its logits, and
+/// If the model is on a GPU, the cache is there too, in one piece. A step waits for the GPU only once, for its tokens, and
 /// is launched from a CUDA graph once a step of its shape has been captured.
 pub struct Sampler {
     model: Arc<Model>,
@@ -400,79 +400,6 @@ impl Sampler {
             Ok(ControlFlow::Break(generated)) => ControlFlow::Break((id, Ok(generated))),
             Err(error) => ControlFlow::Break((id, Err(error))),
         }
-    }
-
-    /// Chooses the next token of each sequence, from its row of `logits` `[_, V]`.
-    fn choose(
-        &mut self,
-        sequences: &mut [Sequence],
-        logits: Var,
-        rows: &[usize],
-    ) -> Result<Vec<Next>, EngineError> {
-        if let Some(draws) = self.draws(sequences, rows) {
-            let drawn = burnish_tensor::draw(logits, self.model.vocab(), &draws)?;
-            let next = |((draw, drawn), sequence): ((&Draw, Option<Drawn>), &Sequence)| {
-                let (request, position) = (sequence.answer.id.index(), sequence.answer.sampled());
-                let Some(Drawn { id, logprob: model_logprob }) = drawn else {
-                    return Next::Failed(EngineError::NotFinite { request, position });
-                };
-                let sampled_logprob = if draw.temperature == 0.0 { 0.0 } else { model_logprob };
-                Next::Token(Choice { id, model_logprob, sampled_logprob }, None)
-            };
-            return Ok(draws.iter().zip(drawn).zip(&*sequences).map(next).collect());
-        }
-        let mut readback = std::mem::take(&mut self.readback);
-        let logits = readback.read(&logits)?;
-        let model = Arc::clone(&self.model);
-        let vocab = model.vocab();
-        let vocab_size = vocab.len();
-        let share = sequences.len().div_ceil(self.choosers.len()).max(1);
-        let mut choosers = std::mem::take(&mut self.choosers);
-        let parts = sequences.par_chunks_mut(share).zip(rows.par_chunks(share)).zip(&mut choosers);
-        let row = |row: usize| &logits[row * vocab_size..][..vocab_size];
-        let chosen: Vec<Vec<_>> = parts
-            .map(|((sequences, rows), chooser)| {
-                let pairs = sequences.iter_mut().zip(rows);
-                pairs.map(|(sequence, &at)| sequence.answer.next(row(at), vocab, chooser)).collect()
-            })
-            .collect();
-        let mut chosen: Vec<Next> = chosen.into_iter().flatten().collect();
-        for ((sequence, &at), next) in sequences.iter_mut().zip(rows).zip(&mut chosen) {
-            while let Next::Probe(probe) = next {
-                let anew = probe.instead.as_ref().map_or(0, |ids| ids.len() + sequence.answer.sampled());
-                let read = anew + probe.ids.len();
-                *next = match self.probe(sequence, Probe::clone(probe), &mut choosers[0])? {
-                    Ok(probed) => {
-                        sequence.answer.aside += read + probed.ids.len();
-                        sequence.answer.hear(probed);
-                        sequence.answer.next(row(at), vocab, &mut choosers[0])
-                    }
-                    Err(error) => Next::Failed(error),
-                };
-            }
-        }
-        self.choosers = choosers;
-        self.readback = readback;
-        Ok(chosen)
-    }
-
-    /// The draws that a GPU makes, if it has the logits and can choose by itself: at a temperature, from the whole
-    /// vocabulary.
-    fn draws(&self, sequences: &[Sequence], rows: &[usize]) -> Option<Vec<Draw>> {
-        if self.model.params.device().is_cpu() {
-            return None;
-        }
-        let draw = |(sequence, &row): (&Sequence, &usize)| {
-            let answer = &sequence.answer;
-            let sampling = &answer.sampling;
-            let is_plain = !sampling.is_truncating()
-                && !sampling.is_penalising()
-                && !answer.is_controlled()
-                && sampling.logprobs.is_none();
-            let uniform = rng::uniform(answer.seed, answer.ids.len() as u64);
-            is_plain.then_some(Draw { row, temperature: sampling.temperature, uniform })
-        };
-        sequences.iter().zip(rows).map(draw).collect()
     }
 }
 

@@ -190,6 +190,30 @@ impl HostReadback {
             }
         }
     }
+
+    /// Some rows of a value, one after the other; otherwise as [`HostReadback::read`].
+    ///
+    /// # Errors
+    /// The first failure on the device so far.
+    pub fn read_rows(
+        &mut self,
+        var: &Var,
+        rows: impl IntoIterator<Item = usize>,
+    ) -> Result<Vec<f32>, DeviceError> {
+        let mut all = Vec::new();
+        for row in rows {
+            let range = row * var.cols..(row + 1) * var.cols;
+            match &*var.data {
+                crate::data::Data::Host(data) => all.extend_from_slice(&data[range]),
+                crate::data::Data::Device(data) => {
+                    let pinned = self.pinned.get_or_insert_with(|| Pinned::new(data.cuda()));
+                    let own = data.all().slice(range).in_f32(data.cuda());
+                    all.extend_from_slice(pinned.download(own.all())?);
+                }
+            }
+        }
+        Ok(all)
+    }
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub use buffer::{Buffer, buffer_elements};
 pub use cached::{KV_ROWS, KvBlock, KvBlockMut, cached_attention};
 pub use cuda::{Cuda, CudaError};
 pub use device::{Device, DeviceError, HostReadback};
-pub use draw::{Draw, Drawn, draw};
+pub use draw::{Draw, Drawn, NoDraw, draw};
 pub use elements::{Elements, ElementsMut, Precision};
 pub use flat::{Flat, GradientsMut};
 pub use flat_8bit::{Codes, Flat8};

@@ -51,4 +51,8 @@ impl Part for Budget {
         steer.forbid(ends);
         Ok(Act::Pass)
     }
+
+    fn reads_logits(&self) -> bool {
+        self.least > 0
+    }
 }

@@ -27,7 +27,7 @@ impl Certainty {
     /// `1 - mean entropy / ln |V|`, from 0 to 1. Nothing said is no certainty.
     fn certainty(probed: &Probed, now: &Now<'_>, said: &Said) -> Result<f64, String> {
         let count = answered(&probed.ids, said)?.min(probed.entropies.len());
-        let vocab = (0..now.logits.len() as u32).filter(|id| now.vocab.contains(*id)).count();
+        let vocab = now.vocab.len() - now.vocab.excluded().len();
         if count == 0 || vocab < 2 {
             return Ok(0.0);
         }

@@ -36,6 +36,11 @@ enum Act {
 trait Part: Send + Sync + Debug {
     fn decide(&mut self, now: &Now<'_>, said: &Said, steer: &mut Steer) -> Result<Act, String>;
 
+    /// As [`Control::reads_logits`].
+    fn reads_logits(&self) -> bool {
+        false
+    }
+
     fn probe_tokens_max(&self) -> usize {
         0
     }
@@ -169,6 +174,10 @@ impl Control for Thinking {
             }
         }
         Ok(Decision::Choose)
+    }
+
+    fn reads_logits(&self) -> bool {
+        self.parts.iter().any(|part| part.reads_logits())
     }
 
     fn probe_tokens_max(&self) -> usize {

@@ -256,7 +256,7 @@ fn a_benchmark_is_played_as_on_the_cpu() {
     let scratch = Scratch::with_policy();
     let item = |n: usize| json!({"question": format!("{n} + {n} ="), "answer": format!("#### {}", 2 * n)});
     scratch.write("sums.jsonl", (0..3).map(|n| format!("{}\n", item(n))).collect::<String>());
-    let sampling = r#"{"do_sample": true, "temperature": 0.9, "top_k": 20}"#;
+    let sampling = r#"{"do_sample": true, "temperature": 0.9, "top_k": 20, "top_p": 0.9}"#;
     std::fs::rename(scratch.path("tiny/checkpoints/step_120"), scratch.path("model")).unwrap();
     scratch.write("model/generation_config.json", sampling);
     let eval = |out: &str, more: &str| {
@@ -265,8 +265,7 @@ fn a_benchmark_is_played_as_on_the_cpu() {
         let mut command = scratch.command(&arguments);
         command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap()
     };
-    // Sampled on the GPU, and on the host, which filters.
-    for (name, sampling) in [("plain", "--temperature 0.9"), ("top_k", "--sampling model")] {
+    for (name, sampling) in [("plain", "--temperature 0.9"), ("filtered", "--sampling model")] {
         let [cpu, gpu] = ["cpu", "cuda:0"].map(|device| {
             let out = format!("{name}_{}", &device[..3]);
             let output = eval(&out, &format!("{sampling} --device {device}"));
@@ -283,6 +282,69 @@ fn a_benchmark_is_played_as_on_the_cpu() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let settings: Value = serde_json::from_slice(&scratch.read("bf16/eval.json")).unwrap();
     assert_eq!((&settings["policy"]["precision"], &settings["device"]), (&json!("bf16"), &json!("cuda:0")));
+}
+
+#[test]
+fn every_setting_chooses_tokens_on_the_gpu_as_on_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    std::fs::rename(scratch.path("tiny/checkpoints/step_120"), scratch.path("model")).unwrap();
+    scratch.write("prompts.jsonl", "{\"prompt\": \"left or right\"}\n{\"prompt\": \"agents\"}\n");
+    let answers = |settings: &str, device: &str| -> Vec<Value> {
+        let fixed = "generate model --file prompts.jsonl --max-tokens 16 --seed 3 --json";
+        let more = format!("{settings} --device {device}");
+        let arguments: Vec<&str> = fixed.split(' ').chain(more.split(' ')).collect();
+        let mut command = scratch.command(&arguments);
+        command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{settings}: {}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8_lossy(&output.stdout);
+        let mut answers: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        answers.sort_by_key(|answer| (answer["index"].as_u64(), answer["sample"].as_u64()));
+        answers
+    };
+    let warm = "--temperature 1.4 --ignore-eos --samples 2 --logprobs";
+    let settings = [
+        format!("{warm} 0"),
+        format!("{warm} 3 --top-k 4"),
+        format!("{warm} 3 --top-p 0.8"),
+        format!("{warm} 3 --min-p 0.1"),
+        format!("{warm} 3 --repetition-penalty 1.5"),
+        format!("{warm} 20 --presence-penalty 0.7 --frequency-penalty 0.3 --top-k 30 --top-p 0.9 --min-p 0.01"),
+        "--temperature 1.4 --min-tokens 9 --samples 2 --logprobs 2 --top-p 0.95".to_owned(),
+        "--temperature 1 --samples 2 --regex [ab]{3}(left|right)+ --logprobs 2 --top-k 9 --repetition-penalty 1.1".to_owned(),
+        "--temperature 0 --frequency-penalty 1.5 --logprobs 5 --ignore-eos".to_owned(),
+    ];
+    let mut all = std::collections::BTreeSet::new();
+    for settings in &settings {
+        let [cpu, gpu] = ["cpu", "cuda:0"].map(|device| answers(settings, device));
+        assert!(cpu.len() == gpu.len() && cpu.len() >= 2, "{} and {}", cpu.len(), gpu.len());
+        for (cpu, gpu) in cpu.iter().zip(&gpu) {
+            same(settings, cpu, gpu);
+            all.insert(cpu["token_ids"].to_string());
+        }
+    }
+    assert!(all.len() > 20, "settings make no difference: {}", all.len());
+}
+
+/// The same values, numbers but for rounding.
+fn same(what: &str, cpu: &Value, gpu: &Value) {
+    match (cpu, gpu) {
+        (Value::Array(cpu), Value::Array(gpu)) if cpu.len() == gpu.len() => {
+            cpu.iter().zip(gpu).for_each(|(cpu, gpu)| same(what, cpu, gpu));
+        }
+        (Value::Object(cpu), Value::Object(gpu)) if cpu.len() == gpu.len() => {
+            cpu.iter().for_each(|(key, cpu)| same(what, cpu, &gpu[key]));
+        }
+        (Value::Number(cpu), Value::Number(gpu)) if cpu.is_f64() => {
+            let [cpu, gpu] = [cpu, gpu].map(|number| number.as_f64().unwrap());
+            assert!(
+                (cpu - gpu).abs() < 1e-3 * (1.0 + cpu.abs()),
+                "{what}: {cpu} on the CPU, {gpu} on the GPU"
+            );
+        }
+        _ => assert_eq!(cpu, gpu, "{what}"),
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@
 #define EMULATED 1
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
 // Blocks run one after the other on a thread of the machine, so what all threads of a block share may be static.
 #define __shared__ static thread_local
 
@@ -144,6 +145,14 @@ inline unsigned __float_as_uint(float x) {
 inline int max(int a, int b) { return a > b ? a : b; }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline long long min(long long a, long long b) { return a < b ? a : b; }
+
+// Threads of a block change at barriers only.
+template <typename T>
+T atomicAdd(T* to, T x) {
+    T before = *to;
+    *to += x;
+    return before;
+}
 
 // What attention_mma.cu says in assembly.
 inline void copy_async(unsigned short* to, const unsigned short* from, bool is_real) {

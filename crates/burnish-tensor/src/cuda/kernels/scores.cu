@@ -90,14 +90,6 @@ KERNEL(512, square_rows, float* squares, const float* logits, const float* tempe
     if (threadIdx.x == 0) squares[blockIdx.x] = (float)(squared / (sum * sum));
 }
 
-// A rank for each id, larger if it is likelier and, of two equally likely ids, for the smaller one. Floats are ordered
-// by their bits as in `f32::total_cmp`: NaN has a place too. Never 0, and never all ones.
-__device__ __forceinline__ u64 rank_of(float z, int id) {
-    u32 bits = __float_as_uint(z);
-    u32 order = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    return (u64)order << 32 | (u32)(0x7fffffff - id);
-}
-
 // The best rank below `bound` among this thread's ids; 0 if there is none.
 __device__ __forceinline__ u64 best_below(const float* z, const int* allowed, int count, u64 bound) {
     u64 best = 0;
@@ -105,21 +97,6 @@ __device__ __forceinline__ u64 best_below(const float* z, const int* allowed, in
         u64 rank = rank_of(z[allowed[i]], allowed[i]);
         if (rank < bound && rank > best) best = rank;
     }
-    return best;
-}
-
-// The largest of all threads of a block of whole warps, in every thread. `shared` has 32 elements.
-__device__ __forceinline__ u64 block_best(u64 x, u64* shared) {
-    for (int offset = 16; offset > 0; offset >>= 1) {
-        u64 other = __shfl_xor_sync(FULL_WARP, x, offset);
-        if (other > x) x = other;
-    }
-    __syncthreads(); // `shared` may still be read for the previous call
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
-    __syncthreads();
-    u64 best = shared[0];
-    for (int warp = 1; warp < (int)blockDim.x / 32; ++warp)
-        if (shared[warp] > best) best = shared[warp];
     return best;
 }
 
