@@ -70,7 +70,7 @@ pub use parallel::{in_pool, set_threads, with_threads};
 pub use params::{Param, ParamEntry, Params, Store};
 pub use prepacked::Prepacked;
 pub use rope::Rope;
-pub use tape::{Tape, TokenScores};
+pub use tape::{Keep, Tape, TokenScores};
 pub use var::Var;
 pub use vocab::Vocab;
 pub use weight::{Adapter, Weight};
