@@ -1,6 +1,7 @@
 """The stages of gpu.sh: ours on a GPU, beside the CPU and beside PyTorch. One JSON line a row."""
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -19,8 +20,11 @@ STAGES = {
     "rate": "products of 8192 x 8192 x 8192 in bf16 and f32, and copies of 2 GiB, by PyTorch: the card's measured rates",
     "step-16x1024": "Qwen3-0.6B's shape: training steps of 16 sequences of 1024 tokens, bf16, ours",
     "step-16x1024-torch": "the same in PyTorch: autocast, SDPA",
-    "step-1x16384": "training steps of one sequence of 16,384 tokens, bf16, activation checkpointing, ours",
-    "step-1x16384-torch": "the same in PyTorch",
+    "step-1x16384": "training steps of one sequence of 16,384 tokens, bf16, ours; everything is kept",
+    "step-1x16384-selective": "the same with selective activation checkpointing",
+    "step-1x16384-full": "the same with full activation checkpointing",
+    "step-1x16384-torch": "the same in PyTorch with full activation checkpointing",
+    "largest": "Qwen3-8B's shape, random weights, all of it trained: two steps of 8 sequences of 1024 tokens, 8-bit moments",
     "sample": "batch 64, 512 + 512 tokens, bf16, ours",
     "sample-filtered": "the same with top-k 20, top-p 0.95 and a repetition penalty",
     "sample-256x512": "batch 256, 512 + 128 tokens, ours",
@@ -64,8 +68,8 @@ def model():
     return directory
 
 
-def units(command, warm=2):
-    """Units of a worker until the stage's time is used up; those after the warm-up."""
+def units(command, warm=2, most=None):
+    """Units of a worker, `most` or until the stage's time is used up; those after the warm-up."""
     start = time.monotonic()
     worker = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -73,7 +77,7 @@ def units(command, warm=2):
         if not ready["ready"]:
             raise RuntimeError(f"{command[0]} did not start")
         done = []
-        for _ in range(warm + args.units):
+        for _ in range(warm + (most or args.units)):
             longest = max([0.0] + [unit["seconds"] for unit in done])
             if len(done) > warm and time.monotonic() - start + longest > 0.8 * LIMIT:
                 break
@@ -128,6 +132,12 @@ def measured_rates():
     return json.loads(path.read_text())
 
 
+def memory(done):
+    """Bytes on the device: planned, in buffers at most, and taken as the driver counts."""
+    names = ["planned_bytes", "device_memory_bytes", "device_taken_bytes"]
+    return {name: max(unit.get(name, 0) for unit in done) for name in names}
+
+
 def speed(stage, command):
     worker, done = units(command)
     seconds = statistics.median(unit["seconds"] for unit in done)
@@ -137,7 +147,7 @@ def speed(stage, command):
         "tokens_per_second": done[0]["tokens"] / seconds,
         "seconds": seconds,
         "units": len(done),
-        "device_memory_bytes": max(unit.get("device_memory_bytes", 0) for unit in done),
+        **memory(done),
     }
     # Operations as bench/src/flops.rs counts them: 2 W rows + 2 V D scored + 4 layers heads head_dim pairs, three times in
     # training; nothing that is computed again counts.
@@ -191,6 +201,26 @@ def stage_grpo(stage):
          "tokens_per_second": statistics.median(row["tokens/total"] for row in steps) / seconds})
 
 
+def stage_largest(stage):
+    directory = args.cache / "qwen3-8b"
+    directory.mkdir(parents=True, exist_ok=True)
+    config = dict(
+        architectures=["Qwen3ForCausalLM"], model_type="qwen3", attention_bias=False, head_dim=128, hidden_act="silu",
+        hidden_size=4096, initializer_range=0.02, intermediate_size=12_288, max_position_embeddings=40_960,
+        num_attention_heads=32, num_hidden_layers=36, num_key_value_heads=8, rms_norm_eps=1e-6, rope_theta=1_000_000,
+        tie_word_embeddings=False, torch_dtype="bfloat16", vocab_size=151_936,
+    )
+    (directory / "config.json").write_text(json.dumps(config))
+    start = time.monotonic()
+    worker, done = units([args.binaries / "burnish-bench", "worker", "step", directory, "--bf16", "--device", args.device,
+                          "--random", "--eight-bit", "--batch", "8", "--length", "1024", "--checkpointing", "selective",
+                          "--threads", str(os.cpu_count())], warm=0, most=2)
+    row = {"stage": stage, "worker": worker, "stage_seconds": time.monotonic() - start, "seconds": done[-1]["seconds"],
+           "tokens_per_second": done[-1]["tokens"] / done[-1]["seconds"], "losses": [unit["loss"] for unit in done], **memory(done)}
+    row["planned_share"] = row["planned_bytes"] / row["device_memory_bytes"] if row["device_memory_bytes"] else None
+    say(row)
+
+
 def stage_rate(stage):
     import torch
 
@@ -223,7 +253,8 @@ def sample(batch, prompt, new):
 
 
 SHORT = ["--batch", "16", "--length", "1024"]
-LONG = ["--batch", "1", "--length", "16384", "--checkpointing"]
+LONG = ["--batch", "1", "--length", "16384"]
+LONG_ROWS = [*LONG, "--micro-batch", "16384", "--checkpointing"]
 SAMPLES = ["--batch", "64", "--prompt", "512", "--new", "512"]
 RUNS = {
     "compare": stage_compare,
@@ -232,8 +263,11 @@ RUNS = {
     "rate": stage_rate,
     "step-16x1024": lambda stage: speed(stage, ours("step", *SHORT)),
     "step-16x1024-torch": lambda stage: speed(stage, torchs("train_step.py", *SHORT)),
-    "step-1x16384": lambda stage: speed(stage, ours("step", *LONG, "--micro-batch", "16384")),
-    "step-1x16384-torch": lambda stage: speed(stage, torchs("train_step.py", *LONG)),
+    "step-1x16384": lambda stage: speed(stage, ours("step", *LONG_ROWS, "off")),
+    "step-1x16384-selective": lambda stage: speed(stage, ours("step", *LONG_ROWS, "selective")),
+    "step-1x16384-full": lambda stage: speed(stage, ours("step", *LONG_ROWS, "full")),
+    "step-1x16384-torch": lambda stage: speed(stage, torchs("train_step.py", *LONG, "--checkpointing")),
+    "largest": stage_largest,
     "sample": lambda stage: speed(stage, ours("sample", *SAMPLES)),
     "sample-filtered": lambda stage: speed(stage, ours("sample", *SAMPLES, "--filtered")),
     "sample-256x512": lambda stage: speed(stage, sample(256, 512, 128)),
@@ -246,7 +280,7 @@ assert RUNS.keys() == STAGES.keys()
 
 if args.list:
     for stage, what in STAGES.items():
-        print(f"{stage:20} {what}")
+        print(f"{stage:22} {what}")
     sys.exit()
 unknown = [stage for stage in args.stages if stage not in STAGES]
 if unknown:

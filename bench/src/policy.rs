@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use burnish_model::{Chat, ChatTemplate, Loading, Model, Tokenizer, Trains};
+use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, Tokenizer, Trains};
 use burnish_tensor::{Device, Precision};
 
 use crate::Done;
@@ -18,7 +18,14 @@ pub(crate) fn load(dir: &Path, bf16: bool, trains: Trains) -> Done<Model> {
     Ok(Model::load_as(dir, &Loading { precision: precision(bf16), trains })?)
 }
 
-/// The same on a device.
+/// A model with the configuration of a directory and random weights, all of it trained, on a device.
+pub(crate) fn random_on(device: &Device, dir: &Path, bf16: bool) -> Done<Model> {
+    let mut model = Model::init(ModelConfig::load(dir)?, 0);
+    model.params = std::mem::take(&mut model.params).in_precision(precision(bf16)).on(device);
+    Ok(model)
+}
+
+/// The model of a directory on a device.
 pub(crate) fn load_on(device: &Device, dir: &Path, bf16: bool, trains: Trains) -> Done<Model> {
     let mut model = load(dir, bf16, trains)?;
     model.params = model.params.on(device);

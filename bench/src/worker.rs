@@ -6,6 +6,7 @@ use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
 use burnish_tensor::Device;
+use burnish_train::Checkpointing;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -50,9 +51,15 @@ pub(crate) struct Arguments {
     /// Operands of products in bf16, masters in f32.
     #[arg(long)]
     pub(crate) bf16: bool,
-    /// step: the backward pass computes each layer again.
+    /// step: what the backward pass computes again.
+    #[arg(long, default_value = "off", num_args = 0..=1, default_missing_value = "full", value_parser = step::checkpointing)]
+    pub(crate) checkpointing: Checkpointing,
+    /// step: moments of AdamW in 8 bits.
     #[arg(long)]
-    pub(crate) checkpointing: bool,
+    pub(crate) eight_bit: bool,
+    /// step: random weights in place of the directory's, of which only config.json is read.
+    #[arg(long)]
+    pub(crate) random: bool,
     /// step: rows of a micro-batch.
     #[arg(long, default_value_t = step::MICRO_BATCH_TOKENS, value_parser = at_least(1))]
     pub(crate) micro_batch: usize,
@@ -117,6 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
         done["memory_bytes"] = json!(memory::peak_bytes()?.saturating_sub(loaded_bytes));
         if let Some(peak) = device.memory_peak_bytes() {
             done["device_memory_bytes"] = json!(peak);
+            done["device_taken_bytes"] = json!(device.memory_taken_bytes()?);
         }
         if let Some(notice) = device.take_notice() {
             done["notice"] = json!(notice);

@@ -1,6 +1,6 @@
 //! How much memory sampling takes, from the outline of its model.
 
-use burnish_model::{LayerKind, Outline};
+use burnish_model::{LayerKind, ModelConfig, Outline};
 use burnish_tensor::Prepacked;
 
 use crate::Limits;
@@ -36,16 +36,14 @@ impl SamplingNeed {
             element_bytes: value_bytes,
             state: StateShape::of(config),
         };
-        let context = limits.context_tokens_max.unwrap_or(usize::MAX).min(config.max_position_embeddings);
+        let context = context_of(config, limits);
         let open = sequences.min(limits.batch_max);
         let each = pages_of(context) * shape.bytes() + shape.state.bytes();
         let bound = limits.cache_bytes.unwrap_or(if is_gpu { usize::MAX } else { Limits::CACHE_BYTES });
-        let prompt_rows = limits.prefill_tokens_max.max(context).min(open.saturating_mul(context));
-        let logits = 4 * open * config.vocab_size;
         SamplingNeed {
             cache: open.saturating_mul(each).min(bound),
             packed: if is_gpu { 0 } else { Prepacked::bytes_of(outline.precision, outline.maps()) },
-            pass: (value_bytes * prompt_rows * outline.passing()).max(logits),
+            pass: pass_bytes(config, limits, open, value_bytes),
         }
     }
 
@@ -53,4 +51,17 @@ impl SamplingNeed {
     pub fn total(self) -> usize {
         self.cache + self.packed + self.pass
     }
+}
+
+/// Bytes of a pass over as many prompt tokens as are read at once, or of the logits of a decoding step, while `open`
+/// sequences are open.
+pub(crate) fn pass_bytes(config: &ModelConfig, limits: &Limits, open: usize, value_bytes: usize) -> usize {
+    let context = context_of(config, limits);
+    let prompt_rows = limits.prefill_tokens_max.max(context).min(open.saturating_mul(context));
+    let logits = 4 * open * config.vocab_size;
+    (value_bytes * prompt_rows * config.passing()).max(logits)
+}
+
+fn context_of(config: &ModelConfig, limits: &Limits) -> usize {
+    limits.context_tokens_max.unwrap_or(usize::MAX).min(config.max_position_embeddings)
 }

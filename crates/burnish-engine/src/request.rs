@@ -63,16 +63,24 @@ impl Limits {
     /// that holds 18,720 tokens.
     pub const CACHE_BYTES: usize = 4 << 30;
 
-    /// [`Limits::cache_bytes`] for a model on `device`. By default that is [`Limits::CACHE_BYTES`] on the CPU, and three
-    /// quarters of the memory that a GPU has free at this moment: the last quarter is for what a pass over a batch holds.
+    /// [`Limits::cache_bytes`] for a model on `device` whose passes take `pass_bytes`. By default that is
+    /// [`Limits::CACHE_BYTES`] on the CPU, and [`Limits::cache_bytes_of`] what a GPU has free at this moment.
     ///
     /// # Errors
     /// If a GPU can't say how much is free.
-    pub fn cache_bytes_on(&self, device: &Device) -> Result<usize, EngineError> {
+    pub fn cache_bytes_on(&self, device: &Device, pass_bytes: usize) -> Result<usize, EngineError> {
         match self.cache_bytes {
             Some(bytes) => Ok(bytes),
-            None => Ok(device.memory_free_bytes()?.map_or(Limits::CACHE_BYTES, |free| free / 4 * 3)),
+            None => Ok(device
+                .memory_free_bytes()?
+                .map_or(Limits::CACHE_BYTES, |free| Limits::cache_bytes_of(free, pass_bytes))),
         }
+    }
+
+    /// The default on a GPU that has `free` bytes free: seven eighths of what a pass leaves. The rest is for what is not
+    /// counted, such as kernels that are loaded later.
+    pub fn cache_bytes_of(free: usize, pass_bytes: usize) -> usize {
+        free.saturating_sub(pass_bytes) / 8 * 7
     }
 
     /// # Errors
@@ -154,7 +162,8 @@ mod tests {
     #[test]
     fn the_cache_is_as_large_as_is_asked_or_as_the_device_has_it() {
         let limits = |cache_bytes| Limits { cache_bytes, ..Limits::default() };
-        assert_eq!(limits(Some(7)).cache_bytes_on(&Device::cpu()), Ok(7));
-        assert_eq!(limits(None).cache_bytes_on(&Device::cpu()), Ok(Limits::CACHE_BYTES));
+        assert_eq!(limits(Some(7)).cache_bytes_on(&Device::cpu(), 3), Ok(7));
+        assert_eq!(limits(None).cache_bytes_on(&Device::cpu(), 3), Ok(Limits::CACHE_BYTES));
+        assert_eq!([83, 3, 2].map(|free| Limits::cache_bytes_of(free, 3)), [70, 0, 0]);
     }
 }

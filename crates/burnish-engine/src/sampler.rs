@@ -23,6 +23,7 @@ use std::sync::Arc;
 use crate::answer::{Answer, Next, read_ahead};
 use crate::cache::{Cache, Decode, Run};
 use crate::control::Control;
+use crate::need::pass_bytes;
 use crate::pages::{PageShape, Pool, pages_of};
 use crate::request::answer_rows_max;
 use crate::state::StateShape;
@@ -116,8 +117,10 @@ impl Sampler {
         if model.visibility() != Visibility::Causal {
             return Err(EngineError::NotCausal);
         }
-        let cache_bytes = limits.cache_bytes_on(model.params.device())?;
-        let pool = Pool::new(page_shape(&model), cache_bytes);
+        let shape = page_shape(&model);
+        let pass_bytes = pass_bytes(&model.config, &limits, limits.batch_max, shape.element_bytes);
+        let cache_bytes = limits.cache_bytes_on(model.params.device(), pass_bytes)?;
+        let pool = Pool::new(shape, cache_bytes);
         Ok(Sampler {
             tokenizer,
             prepacked: None,

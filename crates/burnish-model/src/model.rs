@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_shards::SINGLE;
+use rayon::prelude::*;
+
 use burnish_tensor::{
-    Device, ElementsMut, HeadShape, Param, Params, Precision, Prepacked, Store, Tape, Var, Visibility, Vocab,
-    Weight,
+    Device, ElementsMut, HeadShape, Keep, Param, Params, Precision, Prepacked, Store, Tape, Var, Visibility,
+    Vocab, Weight, in_pool,
 };
 
 use crate::decoder::{Decoder, Init, head_shape};
@@ -172,29 +174,37 @@ impl Model {
     /// so that the same seed gives the same weights everywhere.
     pub fn init(config: ModelConfig, seed: u64) -> Self {
         let mut params = Params::new();
+        let lens = tensor_specs(&config).into_iter().map(|spec| spec.shape.iter().product::<usize>());
+        params.reserve(Store::Trained, lens.sum());
         let mut starts = Vec::new();
         let decoder = Decoder::declare(&config, &mut |name, shape, init| {
             let param = add(&mut params, name, shape, init);
             starts.push((param, init));
             param
         });
+        // Parameters lie one behind the other.
+        let mut rest = params.data_mut();
+        let mut parts = Vec::with_capacity(starts.len());
         for (index, (param, init)) in (0..).zip(starts) {
-            let values = params.get_mut(param);
-            match init {
-                Init::Ones => values.fill(1.0),
-                Init::Zeros => values.fill(0.0),
-                Init::Normal => values.fill_with({
-                    let (mut stream, width) = (stream_of(seed, index), config.initializer_range);
-                    move || (width * stream.normal()) as f32
-                }),
-                Init::LogOfUniform => fill_uniform(values, seed, index, 0.01, 16.0, f64::ln),
-                Init::LogOfUniformFromOne => fill_uniform(values, seed, index, 1.0, 16.0, f64::ln),
-                Init::InverseSoftplus => {
-                    let inverse = |log: f64| log.exp().exp_m1().ln();
-                    fill_uniform(values, seed, index, 1e-3_f64.ln(), 0.1_f64.ln(), inverse);
-                }
-            }
+            let (values, behind) = std::mem::take(&mut rest).split_at_mut(param.len());
+            rest = behind;
+            parts.push((index, init, values));
         }
+        let fill = |(index, init, values): (u64, Init, &mut [f32])| match init {
+            Init::Ones => values.fill(1.0),
+            Init::Zeros => values.fill(0.0),
+            Init::Normal => values.fill_with({
+                let (mut stream, width) = (stream_of(seed, index), config.initializer_range);
+                move || (width * stream.normal()) as f32
+            }),
+            Init::LogOfUniform => fill_uniform(values, seed, index, 0.01, 16.0, f64::ln),
+            Init::LogOfUniformFromOne => fill_uniform(values, seed, index, 1.0, 16.0, f64::ln),
+            Init::InverseSoftplus => {
+                let inverse = |log: f64| log.exp().exp_m1().ln();
+                fill_uniform(values, seed, index, 1e-3_f64.ln(), 0.1_f64.ln(), inverse);
+            }
+        };
+        in_pool(|| parts.into_par_iter().for_each(fill));
         let dtypes = vec![config.dtype; params.entries().len()];
         Model::assemble(config, params, decoder, dtypes)
     }
@@ -308,16 +318,17 @@ impl Model {
         self.adapted.is_some()
     }
 
-    /// As [`Model::forward`] for a packed batch on a recording tape, keeping only the hidden states between the layers:
-    /// the backward pass recomputes each layer (activation checkpointing).
+    /// As [`Model::forward`] for a packed batch on a recording tape, keeping only what `keep` says of each layer: the
+    /// backward pass recomputes the rest (activation checkpointing).
     pub fn forward_checkpointed<'p>(
         &'p self,
         tape: &mut Tape<'p>,
         ids: &[u32],
         positions: &Arc<[u32]>,
         mixer: &Packed,
+        keep: Keep,
     ) -> Var {
-        self.decoder.forward_checkpointed(tape, ids, positions, mixer)
+        self.decoder.forward_checkpointed(tape, ids, positions, mixer, keep)
     }
 
     /// Hidden states after the last norm, `[T, D]`, for `T` tokens at the given positions. The ids must be below

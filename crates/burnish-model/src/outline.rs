@@ -112,15 +112,10 @@ impl Outline {
         4 * (trained + frozen) + 2 * frozen_bf16
     }
 
-    /// Numbers per row that a recording pass keeps of each layer for the backward pass, its input among them.
-    pub fn kept_by_layers(&self) -> Vec<usize> {
+    /// Numbers per row that a recording pass keeps of each layer for the backward pass, its input among them, and those
+    /// of them that attention computes.
+    pub fn kept_by_layers(&self) -> Vec<(usize, usize)> {
         self.decoder.kept().collect()
-    }
-
-    /// Numbers per row that a pass which keeps nothing holds at most, within a layer: its input, the sum so far, a norm, and
-    /// the gate, what it gates and their product.
-    pub fn passing(&self) -> usize {
-        3 * self.config.hidden_size + 3 * self.config.intermediate_size
     }
 
     /// Elements of the matrix of each linear map, the head's last.

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use burnish_train::Checkpointing;
 use serde_json::Value;
 
-use super::{Recipe, StageRecipe, StageUse};
+use super::{ActivationCheckpointing, Recipe, StageRecipe, StageUse};
 
 /// The recipe without the settings that change no number: where the run and its stages are stored, how many threads
 /// work, and, for a policy that has a hash, how it is made.
@@ -37,12 +38,16 @@ pub struct Difference {
 }
 
 impl Recipe {
-    /// The recipe with the defaults of keys that may be unset now, and were always written by earlier versions: its
-    /// hashes and comparisons stay those of before.
+    /// The recipe with the first defaults of keys that change no result: its hashes and comparisons stay those of earlier
+    /// versions.
     #[must_use]
     pub fn with_first_defaults(&self) -> Recipe {
         let mut recipe = self.clone();
         recipe.rollout.cache_mib.get_or_insert(4096);
+        let checkpointing = &mut recipe.train.activation_checkpointing;
+        if *checkpointing == ActivationCheckpointing::Auto {
+            *checkpointing = ActivationCheckpointing::Always(Checkpointing::Off);
+        }
         recipe
     }
 }
@@ -101,8 +106,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_recipe_that_leaves_the_cache_to_the_device_is_the_one_that_recorded_the_default_of_before() {
+    fn a_recipe_that_leaves_memory_to_the_device_is_the_one_that_recorded_the_defaults_of_before() {
         use crate::tests::{SMALL, read};
+        let key = |value: &str| read(SMALL, &[&*format!("train.activation_checkpointing={value}")]).unwrap();
+        assert_eq!(timeless(&read(SMALL, &[]).unwrap()), timeless(&key("auto")));
+        assert_eq!(timeless(&key("auto")), timeless(&key("false")));
+        assert_ne!(timeless(&key("auto")), timeless(&key("selective")));
         let [unset, recorded, other] = [&[][..], &["rollout.cache_mib=4096"], &["rollout.cache_mib=4097"]]
             .map(|keys| read(SMALL, keys).unwrap());
         assert_eq!((unset.rollout.cache_mib, recorded.rollout.cache_mib), (None, Some(4096)));

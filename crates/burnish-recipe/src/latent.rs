@@ -1,9 +1,10 @@
 //! `[latent]`: a policy that thinks in latent steps, and how it learns to.
 
 use burnish_core::{Intervention, Latent, LatentInput, LatentPlace};
+use burnish_train::Checkpointing;
 use serde::{Deserialize, Serialize};
 
-use crate::{Method, Recipe, RecipeError, Source};
+use crate::{ActivationCheckpointing, Method, Recipe, RecipeError, Source};
 
 /// The reward component of answers whose tags are well-formed (`latent.rewards`).
 pub const LATENT_FORMAT: &str = "latent_format";
@@ -191,6 +192,8 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
 
 /// What latent steps can't be combined with, whether the recipe asks for it, and why not.
 fn beside(recipe: &Recipe) -> [(&'static str, bool, &'static str); 10] {
+    use ActivationCheckpointing::Always;
+    use Checkpointing::{Full, Selective};
     let Recipe { train, policy, data, .. } = recipe;
     let compares = matches!(train.method, Method::Preference | Method::Reward);
     let is_masked = policy.new.as_ref().is_some_and(|new| new.masked);
@@ -206,7 +209,7 @@ fn beside(recipe: &Recipe) -> [(&'static str, bool, &'static str); 10] {
         ("policy.new.masked", is_masked, "latent steps go from left to right"),
         (
             "train.activation_checkpointing",
-            train.activation_checkpointing,
+            matches!(train.activation_checkpointing, Always(Selective | Full)),
             "layers with latent steps are not computed again",
         ),
     ]

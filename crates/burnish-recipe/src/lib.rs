@@ -78,7 +78,7 @@ pub use source::Source;
 pub use stage_use::StageUse;
 pub use strategy::{InPlace, StrategySection};
 pub use teacher::{TeacherContext, TeacherSection};
-pub use train::{Method, TrainSection};
+pub use train::{ActivationCheckpointing, Method, TrainSection};
 pub use user::UserSection;
 pub use weights::{Calibration, Ingredient, Place, WeightsSection};
 

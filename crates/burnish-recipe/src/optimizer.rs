@@ -2,7 +2,7 @@
 
 use burnish_train::adamw::{AdamwConfig, MomentType};
 use burnish_train::schedule::Decay;
-use burnish_train::{PassConfig, TrainerConfig};
+use burnish_train::{CheckpointingBySize, PassConfig, TrainerConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::Recipe;
@@ -65,15 +65,15 @@ impl OptimizerSection {
 }
 
 impl Recipe {
-    /// How the policy is trained.
-    pub fn trainer_config(&self) -> TrainerConfig {
+    /// How the policy is trained, where `train.activation_checkpointing` comes to `checkpointing`.
+    pub fn trainer_config(&self, checkpointing: CheckpointingBySize) -> TrainerConfig {
         let optimizer = &self.optimizer;
         TrainerConfig {
             adamw: optimizer.adamw(),
             grad_norm_max: (optimizer.max_grad_norm > 0.0).then_some(optimizer.max_grad_norm),
             pass: PassConfig {
                 tokens_max: self.train.micro_batch_tokens,
-                checkpointing: self.train.activation_checkpointing,
+                checkpointing,
                 dropout: self.policy.lora.as_ref().filter(|lora| lora.dropout > 0.0).map(|_| self.run.seed),
             },
         }

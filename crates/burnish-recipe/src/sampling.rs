@@ -47,7 +47,7 @@ pub struct RolloutSection {
     /// Sequences sampled at once.
     pub batch_max: usize,
     /// Most MiB of KV cache while sampling. Sequences that do not fit wait. If it is not set, the device decides: 4096 on
-    /// the CPU, three quarters of the free memory of a GPU.
+    /// the CPU, and most of what a GPU has free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_mib: Option<usize>,
     /// How many steps the sampler's weights are behind the trained ones; 0 is on policy. It imitates an asynchronous

@@ -1,6 +1,8 @@
 //! `[train]`: how the policy learns, and from how much data at once.
 
+use burnish_train::Checkpointing;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// How the policy learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +18,41 @@ pub enum Method {
     Reward,
     /// Not at all: the policy is evaluated, and is the run's result as it is.
     None,
+}
+
+/// `train.activation_checkpointing`: `"auto"`, `false`, `"selective"` or `true`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub enum ActivationCheckpointing {
+    /// As little as the memory of the device allows.
+    #[default]
+    Auto,
+    /// The same for every micro-batch.
+    Always(Checkpointing),
+}
+
+impl From<ActivationCheckpointing> for Value {
+    fn from(choice: ActivationCheckpointing) -> Self {
+        match choice {
+            ActivationCheckpointing::Auto => "auto".into(),
+            ActivationCheckpointing::Always(Checkpointing::Off) => false.into(),
+            ActivationCheckpointing::Always(Checkpointing::Selective) => "selective".into(),
+            ActivationCheckpointing::Always(Checkpointing::Full) => true.into(),
+        }
+    }
+}
+
+impl TryFrom<Value> for ActivationCheckpointing {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let always = [Checkpointing::Off, Checkpointing::Selective, Checkpointing::Full];
+        let all =
+            always.map(ActivationCheckpointing::Always).into_iter().chain([ActivationCheckpointing::Auto]);
+        all.into_iter()
+            .find(|choice| Value::from(*choice) == value)
+            .ok_or_else(|| format!("is {value}, and must be \"auto\", false, \"selective\" or true"))
+    }
 }
 
 /// `[train]`
@@ -49,9 +86,9 @@ pub struct TrainSection {
     /// every bit, and have no gradient and no optimiser state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub freeze: Vec<String>,
-    /// Keep only the hidden states between layers for the backward pass, which recomputes the inside of each layer.
+    /// What the backward pass computes again instead of keeping it. No bit of a result depends on it.
     #[serde(default)]
-    pub activation_checkpointing: bool,
+    pub activation_checkpointing: ActivationCheckpointing,
     /// GRPO: the run ends after this many steps in a row in which no episode could be judged. Such steps teach
     /// nothing.
     #[serde(default = "unscored_steps", skip_serializing_if = "is_unscored_steps")]

@@ -12,11 +12,14 @@ use burnish_rl::gate::Proposal;
 use burnish_rl::{Objective, Totals};
 use burnish_tensor::Device;
 use burnish_train::checkpoint::{BoxError, Checkpoint, Checkpoints};
-use burnish_train::{Pass, Sample, Trainer, Update, measure, score, score_base};
+use burnish_train::{
+    Checkpointing, Pass, Sample, Trainer, TrainerConfig, Update, measure, score, score_base,
+};
 use serde_json::Value;
 
 use crate::RunError;
 use crate::engine::Engine;
+use crate::memory::{self, free_bytes};
 use crate::offline::Corpus;
 use crate::policy::{LoadedPolicy, Sampler, sampler};
 use crate::trainer::{TRAINER, TrainingServer};
@@ -258,6 +261,14 @@ impl Learner {
         }
     }
 
+    /// How the policy is trained.
+    pub(crate) fn trainer_config(&self, recipe: &Recipe) -> TrainerConfig {
+        match self {
+            Learner::Here(here) => *here.trainer.config(),
+            Learner::There(_) => recipe.trainer_config(Checkpointing::Off.always()),
+        }
+    }
+
     /// The name of the present weights on the server that has them, under which they are sampled from.
     ///
     /// # Errors
@@ -326,6 +337,7 @@ fn here(
     watch: &mut dyn Watch,
 ) -> Result<Learner, RunError> {
     let loading = recipe.training();
+    let free = free_bytes(recipe)?;
     let is_reward_model = recipe.train.method == Method::Reward;
     let policy = match (checkpoint, &recipe.policy.path, &recipe.policy.new) {
         (Some(checkpoint), base, _) if is_reward_model => {
@@ -347,7 +359,8 @@ fn here(
     };
     policy.refuse_masked_learning(recipe)?;
     let mut policy = policy.with_latent_tokens(recipe)?.on(device);
-    let mut trainer = Trainer::new(&policy.model, recipe.trainer_config());
+    let checkpointing = memory::checkpointing(recipe, &policy.model.config, &loading, free, watch)?;
+    let mut trainer = Trainer::new(&policy.model, recipe.trainer_config(checkpointing));
     if let Some(checkpoint) = checkpoint {
         checkpoint.restore(policy.model_mut(), &mut trainer)?;
     }

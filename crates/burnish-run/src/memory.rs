@@ -4,19 +4,49 @@
 //! trains, because sampling gives back what it took before training begins. Each number is what a part takes at most: a
 //! batch may have fewer tokens, and answers may be shorter than the context.
 
+mod free;
+mod update;
+
 use std::path::{Path, PathBuf};
 
-use burnish_engine::SamplingNeed;
+use burnish_engine::{Limits, SamplingNeed};
 use burnish_model::{Loading, ModelConfig, Outline, Trains};
-use burnish_recipe::{Method, Recipe, StageUse};
-use burnish_tensor::{Buffer, Precision};
-use burnish_train::{Place, UpdateNeed, scoring_need};
+use burnish_recipe::{ActivationCheckpointing, Method, Recipe, StageUse};
+use burnish_tensor::Precision;
+use burnish_train::{Checkpointing, CheckpointingBySize, Place, scoring_need};
 
 use crate::RunError;
 use crate::model_path::locate;
 use crate::reference::Reference;
 use crate::reward_model::scores_of;
 use crate::stages::{Origin, origin};
+use crate::watch::{Event, Watch};
+
+pub use free::free_bytes;
+
+/// The activation checkpointing of a run whose policy has the configuration `config` and was loaded as `loading` says, on a
+/// device that had `free` bytes free before. Says what `"auto"` comes to, but not where it changes nothing on a CPU.
+///
+/// # Errors
+/// If what the recipe needs can't be counted.
+pub(crate) fn checkpointing(
+    recipe: &Recipe,
+    config: &ModelConfig,
+    loading: &Loading,
+    free: Option<usize>,
+    watch: &mut dyn Watch,
+) -> Result<CheckpointingBySize, RunError> {
+    if let ActivationCheckpointing::Always(level) = recipe.train.activation_checkpointing {
+        return Ok(level.always());
+    }
+    let policy = Outline::of_config(config.clone(), loading, Path::new("policy"))?;
+    let memory = Memory::of_loaded(recipe, Some(policy), free)?;
+    let is_off = memory.checkpointing.of(recipe.train.micro_batch_tokens) == Checkpointing::Off;
+    if recipe.device != "cpu" || !is_off {
+        memory.told.into_iter().for_each(|told| watch.event(Event::Note(told)));
+    }
+    Ok(memory.checkpointing)
+}
 
 /// When a part takes its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,32 +83,54 @@ pub struct Memory {
     pub parts: Vec<Part>,
     /// What a person should know about the numbers.
     pub notes: Vec<String>,
+    /// What `train.activation_checkpointing` comes to.
+    pub checkpointing: CheckpointingBySize,
+    /// The same in words, and what is missing, where the memory of the device is known.
+    pub told: Vec<String>,
 }
 
 impl Memory {
-    /// What `recipe` needs on its device, which is not asked: it may be in another machine.
+    /// What `recipe` needs on its device, which has `free` bytes free; `None` if that is not known, because the device may
+    /// be in another machine.
     ///
     /// # Errors
     /// If the configuration of a model can't be read, or the recipe does not fit it.
-    pub fn of(recipe: &Recipe) -> Result<Self, RunError> {
+    pub fn of(recipe: &Recipe, free: Option<usize>) -> Result<Self, RunError> {
+        Memory::of_loaded(recipe, None, free)
+    }
+
+    /// As [`Memory::of`], for a run that has loaded its policy.
+    pub(crate) fn of_loaded(
+        recipe: &Recipe,
+        policy: Option<Outline>,
+        free: Option<usize>,
+    ) -> Result<Self, RunError> {
         let place = if recipe.device == "cpu" { Place::Cpu } else { Place::Gpu };
-        let mut count = Count { recipe, place, parts: Vec::new(), notes: Vec::new() };
+        let mut count = Count { recipe, place, free, parts: Vec::new(), notes: Vec::new(), told: Vec::new() };
+        let mut checkpointing = Checkpointing::Off.always();
         if recipe.trainer.is_some() {
             count.notes.push("a server trains and samples: what that takes is its own affair".to_owned());
+            count.others()?;
         } else {
-            count.policy()?;
+            let work = count.policy(policy)?;
+            count.others()?;
+            if !work.trained.is_empty() {
+                checkpointing = count.updating(&work.trained, work.rows);
+            }
+            count.sampling(&work);
         }
-        count.others()?;
-        let Count { mut parts, notes, .. } = count;
+        if place == Place::Gpu {
+            count.add(When::Always, "the driver's context, kernels and cuBLAS, about", CONTEXT_BYTES, "");
+        }
+        let Count { mut parts, notes, told, .. } = count;
         parts.retain(|part| part.bytes > 0);
         parts.sort_by_key(|part| part.when);
-        Ok(Memory { device: recipe.device.clone(), parts, notes })
+        Ok(Memory { device: recipe.device.clone(), parts, notes, checkpointing, told })
     }
 
     /// Bytes of the parts of a time.
     pub fn while_(&self, when: When) -> usize {
-        let parts = self.parts.iter().filter(|part| part.when == when);
-        parts.map(|part| part.bytes).fold(0, usize::saturating_add)
+        bytes_of(&self.parts, when)
     }
 
     /// The most bytes that are needed at once, and when.
@@ -90,14 +142,28 @@ impl Memory {
     }
 }
 
-/// On the CPU, values have memory that is used again and again.
-const WAITING: &str = "memory of values that waits for its next use";
+/// What a GPU has no buffers for: an estimate.
+const CONTEXT_BYTES: usize = 640 << 20;
+
+/// The policy, and what is done with it.
+struct Work {
+    policy: Outline,
+    /// The models that are trained, with their names.
+    trained: Vec<(Outline, &'static str)>,
+    /// Rows of a micro-batch.
+    rows: usize,
+    /// Answers that are asked for at once.
+    answers: usize,
+}
 
 struct Count<'r> {
     recipe: &'r Recipe,
     place: Place,
+    /// Bytes that the device has free before the run takes any.
+    free: Option<usize>,
     parts: Vec<Part>,
     notes: Vec<String>,
+    told: Vec<String>,
 }
 
 impl Count<'_> {
@@ -105,14 +171,18 @@ impl Count<'_> {
         self.parts.push(Part { when, what: what.into(), bytes, by });
     }
 
-    /// The policy, what trains it, and what it is compared with.
-    fn policy(&mut self) -> Result<(), RunError> {
+    fn bytes(&self, when: When) -> usize {
+        bytes_of(&self.parts, when)
+    }
+
+    /// The policy, what trains it, and what it is compared with. `loaded` is the policy of a run that has begun.
+    fn policy(&mut self, loaded: Option<Outline>) -> Result<Work, RunError> {
         let recipe = self.recipe;
-        let from = origin(StageUse::Policy, recipe)?;
+        let from = || origin(StageUse::Policy, recipe);
         let method = recipe.train.method;
         let trains = method != Method::None;
         let loading = if trains { recipe.training() } else { recipe.policy.sampling() };
-        let mut policy = outline(&from, &loading)?;
+        let mut policy = loaded.map_or_else(|| outline(&from()?, &loading), Ok)?;
         if method == Method::Reward {
             policy = policy.to_value_model()?;
         }
@@ -136,22 +206,26 @@ impl Count<'_> {
         };
         let context = policy.config.max_position_embeddings;
         let rows = recipe.train.micro_batch_tokens.min(sequences.saturating_mul(context));
+        let mut trained = Vec::new();
         if trains {
-            self.training(&policy, rows, "the policy");
+            self.held_by_trainer(&policy, "the policy");
+            trained.push((policy.clone(), "the policy"));
         }
         if recipe.critic.is_some() && method == Method::Grpo {
             let critic = self.critic(&policy)?;
             let what = format!("the critic, {}", parameters(&critic));
             self.add(When::Always, what, critic.parameter_bytes(), "critic");
-            self.training(&critic, rows, "the critic");
+            self.held_by_trainer(&critic, "the critic");
+            trained.push((critic, "the critic"));
         }
         let is_compared =
             matches!(method, Method::Grpo | Method::Preference) && Reference::is_needed(recipe)?;
-        let is_copied = match &from {
-            Origin::Dir(dir) => Reference::is_copied(recipe, dir)?,
-            Origin::New(_) => recipe.policy.lora.is_none(),
-        };
         if is_compared {
+            let from = from()?;
+            let is_copied = match &from {
+                Origin::Dir(dir) => Reference::is_copied(recipe, dir)?,
+                Origin::New(_) => recipe.policy.lora.is_none(),
+            };
             let reference = outline(&from, &recipe.policy.sampling())?;
             if is_copied {
                 let what = format!("the reference, {}", parameters(&reference));
@@ -167,54 +241,7 @@ impl Count<'_> {
             self.add(When::Always, format!("the teacher, {}", parameters(&own)), own.parameter_bytes(), by);
             self.scoring("the teacher", &own, rows);
         }
-        if recipe.engine.is_some() {
-            self.notes.push("engines sample: what that takes is their own affair".to_owned());
-        } else if answers > 0 && method != Method::Reward {
-            self.sampling(&policy, answers);
-        }
-        if trains {
-            let (pass, longer) = (|rows| self.passing(&policy, rows), rows.saturating_add(1000));
-            let more = pass(longer).saturating_sub(pass(rows));
-            self.notes.push(format!(
-                "a sequence of more than {rows} tokens is a micro-batch of its own: {} more for each 1,000 tokens",
-                mib(more)
-            ));
-        }
-        Ok(())
-    }
-
-    fn passing(&self, model: &Outline, rows: usize) -> usize {
-        UpdateNeed::new(model, &self.recipe.trainer_config(), rows, self.place).passing()
-    }
-
-    /// What trains a model. Policy and critic go through their passes one after the other, so the larger one counts.
-    fn training(&mut self, model: &Outline, rows: usize, whose: &str) {
-        let need = UpdateNeed::new(model, &self.recipe.trainer_config(), rows, self.place);
-        self.add(When::Always, format!("gradient of {whose}"), need.gradient, "policy.lora, train.freeze");
-        self.add(When::Always, format!("moments of AdamW for {whose}"), need.moments, "optimizer.moments");
-        self.add(
-            When::Always,
-            format!("copy in bf16 of what is trained of {whose}"),
-            need.shadow,
-            "policy.precision",
-        );
-        let others: usize =
-            self.parts.iter().filter(|part| part.when == When::Training).map(|part| part.bytes).sum();
-        if need.passing() <= others {
-            return;
-        }
-        self.parts.retain(|part| part.when != When::Training);
-        let what = format!("a micro-batch of {rows} tokens, to go back through its layers");
-        self.add(When::Training, what, need.pass, "train.micro_batch_tokens, train.activation_checkpointing");
-        if self.place == Place::Cpu {
-            self.add(When::Training, WAITING, Buffer::waiting_bytes_max(need.pass), "");
-        }
-        self.add(
-            When::Training,
-            "its logits, and what they are made of",
-            need.head,
-            "train.micro_batch_tokens",
-        );
+        Ok(Work { policy, trained, rows, answers })
     }
 
     /// What scoring takes: of several models that score, the largest counts.
@@ -228,15 +255,26 @@ impl Count<'_> {
         }
     }
 
-    fn sampling(&mut self, policy: &Outline, answers: usize) {
+    fn sampling(&mut self, Work { policy, answers, .. }: &Work) {
         let recipe = self.recipe;
+        if recipe.engine.is_some() {
+            self.notes.push("engines sample: what that takes is their own affair".to_owned());
+            return;
+        }
+        if *answers == 0 || recipe.train.method == Method::Reward {
+            return;
+        }
         let is_gpu = self.place == Place::Gpu;
         let limits = recipe.rollout.limits();
         let value_bytes = self.place.value_bytes(policy.precision);
-        let mut need = SamplingNeed::new(policy, &limits, answers, value_bytes, is_gpu);
+        let mut need = SamplingNeed::new(policy, &limits, *answers, value_bytes, is_gpu);
         if policy.config.mask_token_id.is_some() {
             // A model of masked diffusion reads its whole answer again at every step.
             (need.cache, need.packed) = (0, 0);
+        }
+        if let (true, None, Some(free)) = (is_gpu, limits.cache_bytes, self.free) {
+            let left = free.saturating_sub(self.bytes(When::Always));
+            need.cache = need.cache.min(Limits::cache_bytes_of(left, need.pass));
         }
         self.add(
             When::Sampling,
@@ -252,8 +290,8 @@ impl Count<'_> {
             "rollout.batch_max",
         );
         if is_gpu && limits.cache_bytes.is_none() {
-            let told = "without `rollout.cache_mib`, the cache takes three quarters of what the GPU has free then, and no \
-                        more than is said here";
+            let told = "without `rollout.cache_mib`, the cache takes seven eighths of what the GPU has free then, less a \
+                        pass, and no more than is said here";
             self.notes.push(told.to_owned());
         }
     }
@@ -290,6 +328,11 @@ impl Count<'_> {
             None => Ok(policy.to_value_model()?),
         }
     }
+}
+
+fn bytes_of(parts: &[Part], when: When) -> usize {
+    let parts = parts.iter().filter(|part| part.when == when);
+    parts.map(|part| part.bytes).fold(0, usize::saturating_add)
 }
 
 fn outline(from: &Origin, loading: &Loading) -> Result<Outline, RunError> {

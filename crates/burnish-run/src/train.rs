@@ -514,7 +514,7 @@ impl Parts {
             watch.event(Event::Note(note));
         }
         let work = if is_grpo {
-            let config = recipe.trainer_config();
+            let config = learner.trainer_config(recipe);
             let (schedule, state) = (schedule(recipe), &state["stage"]);
             let mut work = OnlineLoop::new(recipe, &learner, schedule, &config, checkpoint.as_ref(), state)?;
             work.prepare(&tasks);

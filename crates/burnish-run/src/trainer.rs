@@ -13,7 +13,8 @@ use burnish_remote::tokens::{TokenPolicy, TokenServer};
 use burnish_rl::{Objective, RatioBounds, Totals};
 use burnish_train::adamw::AdamwConfig;
 use burnish_train::{
-    Pass, Sample, Slope, Surrogate, TrainError, TrainerConfig, Update, differentiate, surrogate,
+    Checkpointing, Pass, Sample, Slope, Surrogate, TrainError, TrainerConfig, Update, differentiate,
+    surrogate,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -60,7 +61,7 @@ impl TrainingServer {
             Method::Sft | Method::Preference | Method::Reward | Method::None => None,
         };
         let tinker = Tinker::connect(config, seed, context, bounds, from.as_ref())?;
-        let own = recipe.trainer_config();
+        let own = recipe.trainer_config(Checkpointing::Off.always());
         if own.grad_norm_max.is_some() && !tinker.clips() {
             let problem = format!(
                 "optimizer.max_grad_norm: the server at {} does not limit the norm of gradients; set it to 0",

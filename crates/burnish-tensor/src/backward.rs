@@ -10,7 +10,7 @@ use crate::{
     host_op::{HostOp, Operand},
     ops::{self, attention, attention_backward, head_loss::HeadLoss, linear, low_rank, rope::Turn, scores},
     parallel,
-    tape::{ScoresRecord, Softmax},
+    tape::{Attended, Rerun, Run, ScoresRecord, Softmax},
 };
 
 /// An operation with what its backward pass needs. The only `match` over it has no default arm, so that an operation
@@ -27,11 +27,8 @@ pub(crate) enum Op<'p> {
     Add { a: usize, b: usize },
     Gather { x: usize, x_rows: usize, cols: usize, rows: Vec<u32> },
     OnHost { op: HostOp, operands: Vec<Operand> },
-    Checkpoint { x: Var, run: Run<'p> },
+    Checkpoint { x: Var, run: Run<'p>, attended: Attended },
 }
-
-/// Part of a forward pass that can be run again.
-pub(crate) type Run<'p> = Box<dyn Fn(&mut Tape<'p>, &Var) -> Var + 'p>;
 
 impl<'p> Tape<'p> {
     /// Adds the gradient of `Σᵢ d_logprob[i] · logprob[i] + d_entropy[i] · entropy[i]` to `grads`, which is laid out
@@ -270,12 +267,10 @@ impl<'p> Flow<'_, 'p> {
                 self.add(x, Arc::new(d_x));
             }
             Op::OnHost { op, operands } => self.on_host(&op, operands, &d),
-            Op::Checkpoint { x, run } => {
-                let mut again = self.tape.part(true);
-                let input = again.share(&x);
-                let out = run(&mut again, &input);
-                let mut slots = again.flow_back(out.slot, d, self.grads);
-                if let Some(d_x) = slots[input.slot].take() {
+            Op::Checkpoint { x, run, attended } => {
+                let Rerun { tape, input, out } = self.tape.rerun(&x, &run, attended);
+                let mut slots = tape.flow_back(out, d, self.grads);
+                if let Some(d_x) = slots[input].take() {
                     self.add(x.slot, d_x);
                 }
             }

@@ -156,6 +156,17 @@ impl Device {
         }
     }
 
+    /// Bytes of a GPU's memory that are taken, by this program and by all others; `None` on the CPU.
+    ///
+    /// # Errors
+    /// If the driver can't say.
+    pub fn memory_taken_bytes(&self) -> Result<Option<usize>, DeviceError> {
+        match &self.0 {
+            Kind::Cpu => Ok(None),
+            Kind::Cuda(cuda) => Ok(Some(cuda.memory_taken_bytes()?)),
+        }
+    }
+
     pub(crate) fn gpu(&self) -> Option<&Arc<Cuda>> {
         match &self.0 {
             Kind::Cpu => None,

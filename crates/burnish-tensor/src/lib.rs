@@ -72,7 +72,7 @@ pub use params::{Param, ParamEntry, Params, Store};
 pub use prepacked::Prepacked;
 pub use rope::Rope;
 pub use steps::{Step, StepRows, Steps};
-pub use tape::{Tape, TokenScores};
+pub use tape::{Keep, Tape, TokenScores};
 pub use var::Var;
 pub use vocab::Vocab;
 pub use weight::{Adapter, Map, Weight};

@@ -1,9 +1,13 @@
 //! Runs operations forward and, on request, records how to run them backward.
 
+mod checkpoint;
 mod head_rows;
 mod linear_attention;
 
 use std::sync::{Arc, Mutex};
+
+pub use checkpoint::Keep;
+pub(crate) use checkpoint::{Attended, Rerun, Run};
 
 use crate::cuda::tape::{Batch, Gpu, Scored};
 use crate::{
@@ -58,6 +62,10 @@ pub struct Tape<'p> {
     pub(crate) records: Vec<Record<'p>>,
     pub(crate) scores: Vec<ScoresRecord>,
     pub(crate) slots: usize,
+    /// Does a part that records nothing collect what attention computes in `attended`?
+    keeps_attention: bool,
+    /// What attention computed when this part ran first. A recording part takes it from here.
+    attended: Attended,
     /// The GPU that holds the parameters.
     gpu: Option<Gpu<'p>>,
 }
@@ -114,6 +122,8 @@ impl<'p> Tape<'p> {
             records: Vec::new(),
             scores: Vec::new(),
             slots: 0,
+            keeps_attention: false,
+            attended: Attended::new(),
             gpu: Gpu::of(params),
         }
     }
@@ -165,29 +175,6 @@ impl<'p> Tape<'p> {
     #[must_use]
     pub fn with_dropout(self, keys: Arc<[u64]>) -> Self {
         Tape { dropout_keys: Some(keys), ..self }
-    }
-
-    /// A tape for a part of this one's work, recording or not.
-    pub(crate) fn part(&self, is_recording: bool) -> Tape<'p> {
-        Tape {
-            is_recording,
-            prepacked: self.prepacked,
-            joins: self.joins,
-            reads_once: self.reads_once,
-            workers: self.workers,
-            has_adapters: self.has_adapters,
-            dropout_keys: self.dropout_keys.clone(),
-            gpu: self.gpu.clone(),
-            ..Tape::recording(self.params)
-        }
-    }
-
-    /// `run(x)`, of which only `x` is kept: the backward pass runs it again (activation checkpointing; Chen et al.
-    /// 2016, arXiv:1604.06174). `run` must compute the same every time.
-    pub fn checkpoint(&mut self, x: &Var, run: impl Fn(&mut Tape<'p>, &Var) -> Var + 'p) -> Var {
-        let out = run(&mut self.part(false), x);
-        let data = Arc::unwrap_or_clone(out.data);
-        self.push(out.rows, out.cols, data, || Op::Checkpoint { x: x.clone(), run: Box::new(run) })
     }
 
     /// Rows of an embedding table `[V, D]`: `[ids.len(), D]`. Ids must be below `V`.
@@ -369,12 +356,20 @@ impl<'p> Tape<'p> {
     /// `softmax(q kᵀ / sqrt(head_dim)) v` of every head, under the visibility of `layout`: `q` `[T, heads · head_dim]`,
     /// `k` and `v` `[T, kv_heads · head_dim]`, the output shaped like `q`.
     pub fn attention(&mut self, q: &Var, k: &Var, v: &Var, shape: HeadShape, layout: &Arc<Layout>) -> Var {
-        let (data, log_sums) = dispatch!(self, |gpu| gpu.attention([q, k, v], shape, layout), {
-            let [q, k, v] = [q, k, v].map(Var::data);
-            let (data, log_sums) = ops::attention::forward(Inputs { q, k, v, shape, layout });
-            (data.into(), log_sums.into())
+        let known = if self.is_recording { self.attended.pop_front() } else { None };
+        let (data, log_sums) = known.unwrap_or_else(|| {
+            let (data, log_sums) = dispatch!(self, |gpu| gpu.attention([q, k, v], shape, layout), {
+                let [q, k, v] = [q, k, v].map(Var::data);
+                let (data, log_sums) = ops::attention::forward(Inputs { q, k, v, shape, layout });
+                (data.into(), log_sums.into())
+            });
+            (Arc::new(data), log_sums)
         });
         let out = self.value(q.rows, q.cols, data);
+        if self.keeps_attention {
+            self.attended.push_back((Arc::clone(&out.data), log_sums));
+            return out;
+        }
         self.record(&out, || Op::Attention {
             q: q.clone(),
             k: k.clone(),
@@ -522,10 +517,10 @@ impl<'p> Tape<'p> {
         out
     }
 
-    pub(crate) fn value(&mut self, rows: usize, cols: usize, data: Data) -> Var {
+    pub(crate) fn value(&mut self, rows: usize, cols: usize, data: impl Into<Arc<Data>>) -> Var {
         let slot = self.slots;
         self.slots += 1;
-        Var { data: Arc::new(data), rows, cols, slot }
+        Var { data: data.into(), rows, cols, slot }
     }
 
     /// The same numbers as a new value of this tape, made by none of its operations.

@@ -12,7 +12,9 @@ use burnish_tensor::{GradientsMut, HostReadback, Tape, TokenScores, Var, Visibil
 
 use crate::columns::{Columns, MetricSums, from_sampling, groups, widen};
 use crate::head_rows::{Divergence, HeadRows};
-use crate::{MicroBatch, Sample, TrainError, latents, pack, pack_groups, target};
+use crate::{
+    Checkpointing, CheckpointingBySize, MicroBatch, Sample, TrainError, latents, pack, pack_groups, target,
+};
 
 /// What a pass over some samples gives in addition to the gradient.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -51,9 +53,8 @@ pub struct Drift {
 pub struct PassConfig {
     /// The most rows of one micro-batch. It bounds memory and never changes what is learned.
     pub tokens_max: usize,
-    /// Keep only the hidden states between layers for the backward pass, which then computes each layer again: a third
-    /// more time, a fraction of the memory, and the same gradient. A micro-batch with latent steps keeps everything.
-    pub checkpointing: bool,
+    /// What the backward pass computes again, for the same gradient. A micro-batch with latent steps keeps everything.
+    pub checkpointing: CheckpointingBySize,
     /// Seed of the adapters' dropout; `None` leaves it off. What is dropped at a token depends on the seed and on the
     /// tokens read so far, so neither micro-batches nor shared prefixes change it.
     pub dropout: Option<u64>,
@@ -62,7 +63,7 @@ pub struct PassConfig {
 impl PassConfig {
     /// Micro-batches of at most `tokens_max` rows, everything kept, no dropout.
     pub fn new(tokens_max: usize) -> Self {
-        PassConfig { tokens_max, checkpointing: false, dropout: None }
+        PassConfig { tokens_max, checkpointing: Checkpointing::Off.always(), dropout: None }
     }
 }
 
@@ -157,8 +158,9 @@ fn accumulate_checked(
         if let Some(seed) = config.dropout {
             tape = tape.with_dropout(row_keys(&batch, seed));
         }
-        let hidden = batch.forward(&mut tape, model, config.checkpointing);
+        let hidden = batch.forward(&mut tape, model, config.checkpointing.of(batch.ids.len()));
         let scores = score_rows(&mut tape, model, &batch, &hidden)?;
+        drop(hidden);
         let parts = batch.parts(samples);
         let columns = Columns::of(&parts, widen(scores.numbers()), scores.entropies(), needs.behavior);
         let (sum, max) = from_sampling(&columns.policy, &parts);
@@ -209,7 +211,7 @@ pub(crate) fn batch_constants_of(
     let (mut sequences, mut all_groups) = (Vec::new(), Vec::new());
     for batch in batches {
         let mut tape = Tape::inference(&model.params);
-        let hidden = batch.forward(&mut tape, model, false);
+        let hidden = batch.forward(&mut tape, model, Checkpointing::Off);
         let scores = score_rows(&mut tape, model, batch, &hidden)?;
         let (tokens, count) = (whole.policy.len(), sequences.len());
         sequences.extend(batch.sequences.iter().map(|range| range.start + tokens..range.end + tokens));

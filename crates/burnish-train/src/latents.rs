@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use burnish_model::{LatentGradient, Model, Packed, PutInputs};
-use burnish_tensor::{Tape, Var};
+use burnish_tensor::{Keep, Tape, Var};
 
-use crate::{MicroBatch, Sample, SampleError, TrainError};
+use crate::{Checkpointing, MicroBatch, Sample, SampleError, TrainError};
 
 /// The latent steps of a sample (SWITCH, arXiv:2606.13106, equation 1; Coconut, arXiv:2412.06769). No token is drawn
 /// there, so none of them is scored.
@@ -121,9 +121,14 @@ impl LatentRows {
 }
 
 impl MicroBatch {
-    /// The hidden states `[T, D]` of its rows. With `checkpointing`, `tape` keeps only those between layers, unless there
-    /// are latent steps.
-    pub(crate) fn forward<'p>(&self, tape: &mut Tape<'p>, model: &'p Model, checkpointing: bool) -> Var {
+    /// The hidden states `[T, D]` of its rows. `tape` keeps what `checkpointing` says, and everything where there are
+    /// latent steps.
+    pub(crate) fn forward<'p>(
+        &self,
+        tape: &mut Tape<'p>,
+        model: &'p Model,
+        checkpointing: Checkpointing,
+    ) -> Var {
         let mut mixer = Packed { layout: Arc::clone(&self.layout), shape: model.head_shape() };
         let (ids, positions) = (&self.ids, &self.positions);
         let LatentRows { recorded, computed } = &self.latents;
@@ -133,9 +138,11 @@ impl MicroBatch {
         if !recorded.rows.is_empty() {
             return model.forward_tapped(tape, ids, positions, &mut mixer, &mut recorded.clone());
         }
-        match checkpointing {
-            true => model.forward_checkpointed(tape, ids, positions, &mixer),
-            false => model.forward(tape, ids, positions, &mut mixer),
-        }
+        let keep = match checkpointing {
+            Checkpointing::Off => return model.forward(tape, ids, positions, &mut mixer),
+            Checkpointing::Selective => Keep::InputAndAttention,
+            Checkpointing::Full => Keep::Input,
+        };
+        model.forward_checkpointed(tape, ids, positions, &mixer, keep)
     }
 }

@@ -7,6 +7,7 @@
 //! The trainer does not know which objective runs: it hands over per-token streams and feeds the derivative back. It
 //! knows no method, no environment and no engine; the sample says whether a token counts.
 
+mod checkpointing;
 mod columns;
 mod error;
 mod gradient;
@@ -27,6 +28,7 @@ pub mod adamw;
 pub mod checkpoint;
 pub mod schedule;
 
+pub use checkpointing::{Checkpointing, CheckpointingBySize};
 pub use error::TrainError;
 pub use gradient::{Drift, Pass, PassConfig, accumulate};
 pub use lags::{LogitGradients, LogitProbe};

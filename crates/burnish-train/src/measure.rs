@@ -8,7 +8,7 @@ use burnish_tensor::{Tape, in_pool};
 
 use crate::columns::{Columns, MetricSums, groups, widen};
 use crate::gradient::{batch_constants_of, check_for, score_rows};
-use crate::{Pass, Sample, TrainError, pack, pack_groups};
+use crate::{Checkpointing, Pass, Sample, TrainError, pack, pack_groups};
 
 /// The value and the named numbers of `objective` on `samples`: those of [`accumulate`](crate::accumulate), without
 /// a gradient and its memory.
@@ -48,7 +48,7 @@ fn measure_checked(
     };
     for batch in batches {
         let mut tape = Tape::inference(&model.params);
-        let hidden = batch.forward(&mut tape, model, false);
+        let hidden = batch.forward(&mut tape, model, Checkpointing::Off);
         let scores = score_rows(&mut tape, model, &batch, &hidden)?;
         let parts = batch.parts(samples);
         let columns = Columns::of(&parts, widen(scores.numbers()), scores.entropies(), needs.behavior);

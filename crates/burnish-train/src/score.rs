@@ -9,7 +9,7 @@ use burnish_tensor::{DeviceError, HostReadback, Tape, Var, Vocab};
 
 use crate::gradient::{check, score_rows_over};
 use crate::target::{self, Target, TeacherHead};
-use crate::{MicroBatch, Sample, TrainError, pack};
+use crate::{Checkpointing, MicroBatch, Sample, TrainError, pack};
 
 /// Log-probabilities of the scored tokens of each sample under `model`, one entry per token (0 where the token
 /// is not scored), at the samples' temperatures. Under a value model, the value of the state before each of those
@@ -63,7 +63,7 @@ fn score_on<'m, S: Borrow<Sample>>(
     let mut logprobs: Vec<Vec<f32>> = samples.iter().map(|sample| vec![0.0; sample.ids.len()]).collect();
     for batch in pack(&samples, tokens_max) {
         let mut tape = tape();
-        let hidden = batch.forward(&mut tape, model, false);
+        let hidden = batch.forward(&mut tape, model, Checkpointing::Off);
         let scores = score_rows_over(&mut tape, model, &batch, &hidden, vocab)?;
         for (&index, range) in batch.samples.iter().zip(&batch.sequences) {
             for (token, at) in samples[index].scored().zip(range.clone()) {
@@ -179,7 +179,7 @@ fn read_rows<S: Borrow<Sample>, T, R>(
     let mut targets: Vec<T> = samples.iter().map(|_| empty()).collect();
     for batch in pack(&samples, tokens_max) {
         let mut tape = Tape::inference(&model.params);
-        let hidden = batch.forward(&mut tape, model, false);
+        let hidden = batch.forward(&mut tape, model, Checkpointing::Off);
         let hidden = tape.gather(&hidden, &batch.rows);
         let found = read(&tape, &batch, &hidden)?;
         model.params.device().check()?;

@@ -51,21 +51,24 @@ pub struct Update {
     pub drift: Drift,
 }
 
-/// Turns samples and an objective into better weights. It holds the optimiser's state and one gradient buffer for the
-/// trained parameters; the weights (f32 masters, whatever the type of the file) belong to the model. All of that is on
+/// Turns samples and an objective into better weights. It holds the optimiser's state and the gradient of the trained
+/// parameters; the weights (f32 masters, whatever the type of the file) belong to the model. All of that is on
 /// the device of the model's parameters, so the model must be on its device before a trainer is made for it.
 #[derive(Debug)]
 pub struct Trainer {
     config: TrainerConfig,
     adamw: Adamw,
-    grads: Flat,
+    /// Number of trained parameters.
+    trained: usize,
+    /// The gradient's memory. On a GPU it is given back after each update, because sampling needs it for its cache.
+    grads: Option<Flat>,
 }
 
 impl Trainer {
     /// A trainer for `model` that has made no update yet.
     pub fn new(model: &Model, config: TrainerConfig) -> Self {
         let adamw = Adamw::new(config.adamw, &model.params);
-        Trainer { config, adamw, grads: Flat::zeros(&model.params) }
+        Trainer { config, adamw, trained: model.params.trained_len(), grads: None }
     }
 
     /// How it updates.
@@ -133,22 +136,26 @@ impl Trainer {
         lr: f64,
         gate: Option<&mut dyn FnMut(&Proposal) -> bool>,
     ) -> Result<Update, TrainError> {
-        if model.params.trained_len() != self.grads.len() {
-            return Err(TrainError::OtherModel {
-                trainer: self.grads.len(),
-                model: model.params.trained_len(),
-            });
+        let trained = model.params.trained_len();
+        if trained != self.trained {
+            return Err(TrainError::OtherModel { trainer: self.trained, model: trained });
         }
-        self.grads.clear();
+        let mut grads = self.grads.take().map_or_else(
+            || Flat::zeros(&model.params),
+            |mut kept| {
+                kept.clear();
+                kept
+            },
+        );
         let dropout = self.config.pass.dropout.map(|run| {
             let place = Address { step: self.updates(), turn: 1, ..Address::new(run, Purpose::Perturb) };
             place.seed()
         });
         let config = PassConfig { dropout, ..self.config.pass };
         let mut share = gate.is_some().then(|| Flat::zeros_beside(&model.params, model.head().base.len()));
-        let (grads, into) = (&mut self.grads, share.as_mut().map(GradientsMut::from));
-        let pass = accumulate_with_share(model, minibatch, objective, totals, config, grads, into)?;
-        let grad_norm = grad_norm(&self.grads)?;
+        let into = share.as_mut().map(GradientsMut::from);
+        let pass = accumulate_with_share(model, minibatch, objective, totals, config, &mut grads, into)?;
+        let grad_norm = grad_norm(&grads)?;
         let head_grad_norm = share.map(|share| share.squared_norm()).transpose()?.map(f64::sqrt);
         let is_made = gate.is_none_or(|gate| {
             gate(&Proposal {
@@ -164,10 +171,11 @@ impl Trainer {
             self.check_finite("gradient norm", grad_norm)?;
             let coefficient = self.config.grad_norm_max.map_or(1.0, |max| clip_coefficient(grad_norm, max));
             if coefficient < 1.0 {
-                self.grads.scale(coefficient as f32);
+                grads.scale(coefficient as f32);
             }
-            self.adamw.step(&mut model.params, &self.grads, lr);
+            self.adamw.step(&mut model.params, &grads, lr);
         }
+        self.grads = model.params.device().is_cpu().then_some(grads);
         let Pass { loss, metrics, tokens, tokens_scored, micro_batches, drift, .. } = pass;
         Ok(Update {
             is_made,

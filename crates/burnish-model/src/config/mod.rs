@@ -323,6 +323,12 @@ impl ModelConfig {
         self.architecture == Architecture::Qwen3_5 && parts.iter().any(|part| name.starts_with(part))
     }
 
+    /// Numbers per row that a pass which keeps nothing holds at most, within a layer: its input, the sum so far, a norm,
+    /// and the gate, what it gates and their product.
+    pub fn passing(&self) -> usize {
+        3 * self.hidden_size + 3 * self.intermediate_size
+    }
+
     /// Number of layers of a kind.
     pub fn layers_of(&self, kind: LayerKind) -> usize {
         self.layers.iter().filter(|layer| **layer == kind).count()

@@ -134,9 +134,14 @@ impl Attention {
         let turned = if self.q_norm.is_some() { 2 * (queries + keys) + heads } else { queries + keys };
         // The gate, and what is gated.
         let gate = if self.has_gate { 2 * queries } else { 0 };
-        let log_sums = queries / self.head_dim;
         let adapters = [&self.q_proj, &self.k_proj, &self.v_proj, &self.o_proj].map(Linear::kept);
-        turned + self.v_proj.rows() + queries + log_sums + gate + adapters.iter().sum::<usize>()
+        turned + self.v_proj.rows() + self.attended() + gate + adapters.iter().sum::<usize>()
+    }
+
+    /// Numbers per row that attention computes: its output, and a log sum for each head.
+    pub(super) fn attended(&self) -> usize {
+        let queries = self.o_proj.weight.base.cols;
+        queries + queries / self.head_dim
     }
 
     /// Norms each head if the architecture does, and rotates it by its position.

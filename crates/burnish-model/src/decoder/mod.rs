@@ -19,7 +19,7 @@ mod rule_layer;
 
 use std::sync::Arc;
 
-use burnish_tensor::{HeadShape, Norm, Param, Rope, Tape, Var, Weight};
+use burnish_tensor::{HeadShape, Keep, Norm, Param, Rope, Tape, Var, Weight};
 
 use self::attention::Attention;
 use self::delta_rule::DeltaRule;
@@ -126,18 +126,19 @@ impl Decoder {
         tape.rms_norm(hidden, self.norm, self.eps)
     }
 
-    /// As [`Decoder::forward`] for a packed batch, keeping only the hidden states between layers.
+    /// As [`Decoder::forward`] for a packed batch, keeping only what `keep` says of each layer.
     pub(crate) fn forward_checkpointed<'p>(
         &'p self,
         tape: &mut Tape<'p>,
         ids: &[u32],
         positions: &Arc<[u32]>,
         mixer: &Packed,
+        keep: Keep,
     ) -> Var {
         let mut hidden = tape.embed(self.embed_tokens, ids);
         for index in 0..self.layers.len() {
             let (positions, mixer) = (Arc::clone(positions), mixer.clone());
-            hidden = tape.checkpoint(&hidden, move |tape, hidden| {
+            hidden = tape.checkpoint(&hidden, keep, move |tape, hidden| {
                 let normed = tape.rms_norm(hidden, self.norm_before(index), self.eps);
                 let mut mixer = mixer.clone();
                 let (hidden, mixed) =
@@ -167,9 +168,16 @@ impl Decoder {
         of_layers.map(|map| (&*map.name, &mut map.weight)).chain([(lora::HEAD, &mut self.lm_head)])
     }
 
-    /// Numbers per row that a recording pass keeps of each layer, its input among them.
-    pub(crate) fn kept(&self) -> impl Iterator<Item = usize> {
-        self.layers.iter().map(Layer::kept)
+    /// Numbers per row that a recording pass keeps of each layer, its input among them, and those of them that attention
+    /// computes.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.layers.iter().map(|layer| {
+            let attended = match &layer.block {
+                Block::Attention(attention) => attention.attended(),
+                Block::DeltaRule(_) | Block::Rule(_) => 0,
+            };
+            (layer.kept(), attended)
+        })
     }
 
     /// The norm in front of a layer, or behind the last one.

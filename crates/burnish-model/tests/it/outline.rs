@@ -6,7 +6,7 @@ use burnish_model::{
     Architecture, DeltaRuleConfig, Dtype, Loading, LoraConfig, Model, ModelConfig, ModelShape, Outline,
     Packed, Rule, Targets, Trains,
 };
-use burnish_tensor::{Layout, Tape, buffer_elements};
+use burnish_tensor::{Keep, Layout, Tape, buffer_elements};
 
 /// So many that each value of a layer is in a buffer that is counted, but for those with a column per head.
 const ROWS: usize = 2048;
@@ -48,19 +48,27 @@ fn delta(rule: Option<Rule>) -> DeltaRuleConfig {
     }
 }
 
-/// Elements that a recorded pass holds, and those that its outline says.
-fn held_and_said(model: &Model, outline: &Outline) -> (usize, usize) {
+/// Elements that a recorded pass holds, with checkpoints if they are to keep something, and those that its outline says.
+fn held_and_said(model: &Model, outline: &Outline, checkpoints: Option<Keep>) -> (usize, usize) {
     let before = buffer_elements();
     let mut tape = Tape::recording(&model.params);
     let ids: Vec<u32> = (0..ROWS as u32).map(|at| at % 64).collect();
     let positions: Arc<[u32]> = (0..ROWS as u32).collect();
     let mut packed = Packed { layout: Arc::new(Layout::causal(&[ROWS])), shape: model.head_shape() };
-    let hidden = model.forward(&mut tape, &ids, &positions, &mut packed);
+    let hidden = match checkpoints {
+        Some(keep) => model.forward_checkpointed(&mut tape, &ids, &positions, &packed, keep),
+        None => model.forward(&mut tape, &ids, &positions, &mut packed),
+    };
     let held = buffer_elements() - before;
     drop((tape, hidden));
+    let width = model.config.hidden_size;
+    let of_layer = |(kept, attended): (usize, usize)| match checkpoints {
+        Some(Keep::Input) => width,
+        Some(Keep::InputAndAttention) => width + attended,
+        None => kept,
+    };
     // The last norm: what it reads, and what it gives.
-    let last = 2 * model.config.hidden_size;
-    (held, ROWS * (outline.kept_by_layers().iter().sum::<usize>() + last))
+    (held, ROWS * (outline.kept_by_layers().into_iter().map(of_layer).sum::<usize>() + 2 * width))
 }
 
 #[test]
@@ -83,11 +91,16 @@ fn passes_keep_what_the_outline_says() {
             let loading = Loading { trains, ..Loading::default() };
             let model = Model::load_as(&dir, &loading).unwrap();
             let outline = Outline::of_dir(&dir, &loading).unwrap();
-            let (held, said) = held_and_said(&model, &outline);
-            let ratio = said as f64 / held as f64;
-            let what = if model.is_adapted() { "adapter" } else { "all" };
-            println!("{name} {at} {what}: held {held}, said {said}, {ratio:.4}");
-            assert!((0.99..1.02).contains(&ratio), "{name} {at} {what}: held {held}, said {said}");
+            for checkpoints in [None, Some(Keep::Input), Some(Keep::InputAndAttention)] {
+                let (held, said) = held_and_said(&model, &outline, checkpoints);
+                let ratio = said as f64 / held as f64;
+                let what = if model.is_adapted() { "adapter" } else { "all" };
+                println!("{name} {at} {what} {checkpoints:?}: held {held}, said {said}, {ratio:.4}");
+                assert!(
+                    (0.99..1.02).contains(&ratio),
+                    "{name} {at} {what} {checkpoints:?}: held {held}, said {said}"
+                );
+            }
         }
     }
 }

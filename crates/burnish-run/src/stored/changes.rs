@@ -18,6 +18,7 @@ const FREE: &[&str] = &[
     "run.cache",
     "run.threads",
     "train.max_steps",
+    "train.activation_checkpointing",
     "eval.every",
     "checkpoint.every",
     "checkpoint.keep",

@@ -4,7 +4,7 @@ mod linear_attention;
 
 use super::*;
 use crate::{
-    Precision, Segment, Store, Vocab, Weight, reference,
+    Keep, Precision, Segment, Store, Vocab, Weight, reference,
     testing::{assert_close, assert_gradient, random, weighted, wide},
 };
 
@@ -150,7 +150,7 @@ impl Adapted {
     fn scores<'p>(&self, tape: &mut Tape<'p>) -> TokenScores {
         let x = tape.external(4, D, random(5, 4 * D));
         let weight = self.weight;
-        let x = tape.checkpoint(&x, move |tape, x| {
+        let x = tape.checkpoint(&x, Keep::Input, move |tape, x| {
             let y = tape.linear(x, weight, None);
             tape.add(&y, x)
         });

@@ -36,6 +36,17 @@ impl Cuda {
         Ok(on_card + reserved.saturating_sub(lock(&self.memory).in_use))
     }
 
+    /// Bytes of the card's memory that are taken, by this program and by all others, as the driver counts.
+    ///
+    /// # Errors
+    /// If the driver can't say.
+    pub fn memory_taken_bytes(&self) -> Result<usize, CudaError> {
+        self.bind();
+        let info = result::mem_get_info();
+        let (free, total) = info.map_err(CudaError::driver("asking how much memory of the GPU is free"))?;
+        Ok(total - free)
+    }
+
     #[cfg(test)]
     pub(super) fn memory_in_use_bytes(&self) -> usize {
         lock(&self.memory).in_use

@@ -14,7 +14,7 @@ use crate::{
     flat::Sink,
     host_op::{HostOp, Operand},
     ops::{self, linear::Shape, rope::Turn},
-    tape::{ScoresRecord, Softmax},
+    tape::{Rerun, ScoresRecord, Softmax},
 };
 
 /// Gradients that are not complete yet. Shared, because both terms of a sum get the gradient of the sum.
@@ -195,12 +195,10 @@ impl<'p> Flow<'_, 'p> {
                 self.add(x, Arc::new(d_x));
             }
             Op::OnHost { op, operands } => self.on_host(&op, operands, &d),
-            Op::Checkpoint { x, run } => {
-                let mut again = self.tape.part(true);
-                let input = again.share(&x);
-                let out = run(&mut again, &input);
-                let mut slots = again.flow_back_on_gpu(out.slot, d, self.grads.again());
-                if let Some(d_x) = slots[input.slot].take() {
+            Op::Checkpoint { x, run, attended } => {
+                let Rerun { tape, input, out } = self.tape.rerun(&x, &run, attended);
+                let mut slots = tape.flow_back_on_gpu(out, d, self.grads.again());
+                if let Some(d_x) = slots[input].take() {
                     self.add(x.slot, d_x);
                 }
             }

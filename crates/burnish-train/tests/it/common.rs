@@ -7,7 +7,7 @@ use burnish_model::{
 use burnish_rl::{Evaluation, Objective, Streams, Totals};
 use burnish_tensor::Precision;
 use burnish_train::adamw::{AdamwConfig, MomentType};
-use burnish_train::{PassConfig, Proximal, Sample, TrainerConfig, totals};
+use burnish_train::{Checkpointing, PassConfig, Proximal, Sample, TrainerConfig, totals};
 
 pub(crate) const VOCAB: u32 = 19;
 
@@ -136,7 +136,7 @@ pub(crate) const CONFIG: TrainerConfig = TrainerConfig {
         moments: MomentType::F32,
     },
     grad_norm_max: Some(1.0),
-    pass: PassConfig { tokens_max: 64, checkpointing: false, dropout: None },
+    pass: PassConfig { tokens_max: 64, checkpointing: Checkpointing::Off.always(), dropout: None },
 };
 
 /// A smooth objective that depends on every stream and weighs sequences by their length:

@@ -4,7 +4,7 @@ use burnish_model::{Architecture, Dtype, Loading, Model, Trains};
 use burnish_rl::nll::Nll;
 use burnish_tensor::{Params, Precision};
 use burnish_train::checkpoint::{Checkpoints, Extent, latest};
-use burnish_train::{PassConfig, Trainer, TrainerConfig};
+use burnish_train::{Checkpointing, PassConfig, Trainer, TrainerConfig};
 use serde_json::Value;
 
 use crate::common::{CONFIG, loaded_as, random_batch, tiny_model, totals_of};
@@ -42,9 +42,9 @@ fn bits(params: &Params) -> Vec<(String, bool, Vec<u32>)> {
 fn frozen_parameters_keep_every_bit_and_the_others_move_as_without_them() {
     let model = tiny_model(Architecture::Qwen2, true, Dtype::F32);
     for precision in [Precision::F32, Precision::Bf16] {
-        for checkpointing in [false, true] {
+        for checkpointing in [Checkpointing::Off, Checkpointing::Selective, Checkpointing::Full] {
             // Clipping would make the update depend on the gradient of what is frozen.
-            let pass = PassConfig { checkpointing, ..CONFIG.pass };
+            let pass = PassConfig { checkpointing: checkpointing.always(), ..CONFIG.pass };
             let config = TrainerConfig { grad_norm_max: None, pass, ..CONFIG };
             let updated = |trains, updates| {
                 let mut model = loaded_as(&model, &loading(precision, trains));

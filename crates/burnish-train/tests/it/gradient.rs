@@ -4,7 +4,10 @@ use burnish_rl::aggregation::Aggregation;
 use burnish_rl::nll::Nll;
 use burnish_rl::{BatchConstant, Evaluation, LossConfig, Needs, Objective, PolicyLoss, Streams, Totals};
 use burnish_tensor::Precision;
-use burnish_train::{Pass, PassConfig, Proximal, Sample, accumulate, pack, score, score_base};
+use burnish_train::{
+    Checkpointing, CheckpointingBySize, Pass, PassConfig, Proximal, Sample, accumulate, pack, score,
+    score_base,
+};
 
 use serde_json::json;
 
@@ -260,9 +263,13 @@ fn the_gradient_of_every_adapter_is_the_slope_of_the_loss() {
 fn checkpointing_changes_no_bit() {
     let batch = random_batch(5);
     for (model, dropout) in [(qwen3(), None), (adapted(&qwen3(), 0.3), Some(4))] {
-        let kept = PassConfig { dropout, ..PassConfig::new(64) };
-        let recomputed = PassConfig { checkpointing: true, ..kept };
-        assert_eq!(gradient_in(&model, &batch, recomputed), gradient_in(&model, &batch, kept));
+        let with = |checkpointing| PassConfig { checkpointing, dropout, ..PassConfig::new(64) };
+        let expected = gradient_in(&model, &batch, with(Checkpointing::Off.always()));
+        // A batch of micro-batches of which each does as its size says.
+        let by_size = CheckpointingBySize { off_max: 20, selective_max: 40 };
+        for again in [Checkpointing::Selective.always(), Checkpointing::Full.always(), by_size] {
+            assert_eq!(gradient_in(&model, &batch, with(again)), expected, "{again:?}");
+        }
     }
 }
 

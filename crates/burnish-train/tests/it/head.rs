@@ -7,8 +7,8 @@ use burnish_rl::aggregation::Aggregation;
 use burnish_rl::distillation::{Aopd, Gkd, HeadLoss, HeadTarget, Opd, Rest, Teacher};
 use burnish_rl::{Evaluation, Needs, Objective, Streams, Totals};
 use burnish_train::{
-    PassConfig, Sample, SampleError, Target, TeacherHead, TrainError, Trainer, accumulate, score,
-    score_hidden, score_squares, score_top,
+    Checkpointing, PassConfig, Sample, SampleError, Target, TeacherHead, TrainError, Trainer, accumulate,
+    score, score_hidden, score_squares, score_top,
 };
 
 use crate::common::{CONFIG, VOCAB, adapted, adapted_at, qwen3, random_batch, tiny_model, totals_of};
@@ -94,7 +94,7 @@ fn neither_micro_batches_nor_checkpointing_change_it() {
             let distance = relative_distance(&expected, &grads);
             assert!(distance < 1e-5, "{name}, {tokens_max} tokens: {distance}");
         }
-        let again = PassConfig { checkpointing: true, ..PassConfig::new(40) };
+        let again = PassConfig { checkpointing: Checkpointing::Full.always(), ..PassConfig::new(40) };
         let mut grads = student.params.zeros_like();
         accumulate(&student, &batch, &*objective, &totals_of(&batch), again, &mut grads).unwrap();
         assert_eq!(grads, gradient(&student, &batch, &*objective, 40).1, "{name}");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use burnish_recipe::{Method, Recipe};
 use burnish_run::engine::arrangement;
-use burnish_run::memory::{Memory, When, mib};
+use burnish_run::memory::{Memory, When, free_bytes, mib};
 use burnish_run::stages::{self, Made};
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     dry_run: bool,
     /// With --dry-run: print how much memory the recipe needs on its device, by part, and stop. Only configurations are
-    /// read; the device is not asked.
+    /// read, and the device is asked what it has free, if it is there.
     #[arg(long, requires = "dry_run")]
     memory: bool,
     /// Resume the run in this directory from its last checkpoint. Overrides may follow: `train.max_steps=80` makes it
@@ -63,7 +63,9 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
             if arguments.dry_run {
                 stages::resolve(&mut recipe)?;
                 if arguments.memory {
-                    say_memory(&Memory::of(&recipe)?);
+                    // The device may be in another machine.
+                    let free = free_bytes(&recipe).ok().flatten();
+                    say_memory(&Memory::of(&recipe, free)?);
                     return Ok(());
                 }
                 eprintln!("note: {}", arrangement(&recipe)?);
@@ -150,7 +152,7 @@ fn say_memory(memory: &Memory) {
             When::Training => "in all, when it trains",
         }
     );
-    for note in &memory.notes {
+    for note in memory.told.iter().chain(&memory.notes) {
         println!("note: {note}");
     }
     println!("note: the program itself, tasks, tokenizers and buffers of the system are not counted");

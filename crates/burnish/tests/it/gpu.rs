@@ -65,6 +65,8 @@ fn compare_in(
     assert!(said.contains("computing on "), "{said}");
     let is_f32 = !overrides.contains(&"policy.precision=bf16");
     assert_eq!(said.contains("without its tensor cores"), is_f32, "{said}");
+    let is_auto = !overrides.contains(&"train.activation_checkpointing=true");
+    assert_eq!(said.contains("activation checkpointing is off"), is_auto, "{said}");
     let (cpu, gpu) = (metrics(scratch, &format!("{dir}cpu")), metrics(scratch, &format!("{dir}cud")));
     assert!(cpu.len() == gpu.len() && !cpu.is_empty(), "{} and {} steps", cpu.len(), gpu.len());
     for (step, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
@@ -149,12 +151,14 @@ fn latent_steps_are_read_and_learned_on_the_gpu_as_on_the_cpu() {
     }
 }
 
-/// Resumes the GPU run in `cud` without its second checkpoint, which is then made again with the same bits.
+/// Resumes the GPU run in `cud` without its second checkpoint, which is then made again with the same bits, although its
+/// layers are computed again.
 fn resume_and_compare(scratch: &Scratch, libraries: &Path, parts: &[&str]) {
     let of = |part: &&str| masters(scratch, &format!("cud/checkpoints/step_2{part}"));
     let before: Vec<Vec<f32>> = parts.iter().map(of).collect();
     std::fs::remove_dir_all(scratch.path("cud/checkpoints/step_2")).unwrap();
-    let mut command = scratch.command(&["train", "--resume", "cud"]);
+    let again = "train.activation_checkpointing=selective";
+    let mut command = scratch.command(&["train", "--resume", "cud", again]);
     let output = command.env("LD_LIBRARY_PATH", libraries).env("HOME", libraries).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(parts.iter().map(of).eq(before), "the resumed run differs");

@@ -6,7 +6,8 @@ mod on_host;
 
 use super::*;
 use crate::{
-    Device, Flat, HostReadback, KV_ROWS, PagedCache, Segment, Store, Tape, TokenScores, Weight, Workers,
+    Device, Flat, HostReadback, KV_ROWS, Keep, PagedCache, Segment, Store, Tape, TokenScores, Weight,
+    Workers,
     cuda::testing::device,
     optim::AdamW,
     testing::{assert_close, random, random_ids, wide},
@@ -23,7 +24,7 @@ struct Case {
     precision: Precision,
     /// Is only an adapter trained, over a frozen base?
     is_adapted: bool,
-    is_checkpointed: bool,
+    checkpoint: Option<Keep>,
     tolerance: f64,
 }
 
@@ -166,7 +167,10 @@ impl Inputs {
             })
         };
         for _ in 0..2 {
-            x = if case.is_checkpointed { tape.checkpoint(&x, layer) } else { layer(tape, &x) };
+            x = match case.checkpoint {
+                Some(keep) => tape.checkpoint(&x, keep, layer),
+                None => layer(tape, &x),
+            };
         }
         let x = tape.rms_norm(&x, model.norm, EPS);
         tape.gather(&x, &self.rows)
@@ -220,8 +224,9 @@ fn train(case: Case, device: &Device) -> Trained {
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (precision, tolerance) in [(Precision::F32, 1e-5), (Precision::Bf16, 4e-2)] {
-        for (is_adapted, is_checkpointed) in [(false, false), (true, false), (true, true)] {
-            cases.push(Case { precision, is_adapted, is_checkpointed, tolerance });
+        let [plain, kept] = [None, Some(Keep::InputAndAttention)];
+        for (is_adapted, checkpoint) in [(false, plain), (true, plain), (true, kept)] {
+            cases.push(Case { precision, is_adapted, checkpoint, tolerance });
         }
     }
     cases
@@ -243,12 +248,35 @@ fn updates_are_those_of_the_cpu() {
     }
 }
 
+#[test]
+fn checkpoints_change_no_bit_and_skip_attention_where_they_keep_it() {
+    let Some(cuda) = device() else { return };
+    let gpu = Device::from(Arc::clone(&cuda));
+    let calls = || {
+        let launched = crate::cuda::lock(&cuda.launched);
+        let of = |name: &&str| launched.get(*name).copied().unwrap_or(0);
+        ["attention_forward", "attention_mma_forward"].iter().map(of).sum::<usize>()
+    };
+    for case in cases().into_iter().filter(|case| case.checkpoint.is_none()) {
+        let [(plain, once), (input, twice), (kept, skipping)] =
+            [None, Some(Keep::Input), Some(Keep::InputAndAttention)].map(|checkpoint| {
+                let before = calls();
+                (train(Case { checkpoint, ..case }, &gpu), calls() - before)
+            });
+        for again in [input, kept] {
+            assert_eq!((&again.scores, &again.grads), (&plain.scores, &plain.grads), "{case:?}");
+            assert_eq!(again.params, plain.params, "{case:?}");
+        }
+        assert_eq!((once, twice, skipping), (4, 8, 4), "two layers, two updates");
+    }
+}
+
 /// In bf16 a recording tape keeps half the memory; the head's output is still f32.
 #[test]
 fn values_are_kept_in_the_type_of_the_precision() {
     let Some(cuda) = device() else { return };
     let kept = |precision| {
-        let case = Case { precision, is_adapted: false, is_checkpointed: false, tolerance: 0.0 };
+        let case = Case { precision, is_adapted: false, checkpoint: None, tolerance: 0.0 };
         let mut model = Model::new(case);
         model.params = model.params.on(&Device::from(Arc::clone(&cuda)));
         let ids = random_ids(1, 300, VOCAB);
@@ -274,7 +302,7 @@ fn values_are_kept_in_the_type_of_the_precision() {
 #[test]
 fn an_adapted_pass_in_bf16_rounds_nothing_that_has_a_copy() {
     let Some(cuda) = device() else { return };
-    let case = Case { precision: Precision::Bf16, is_adapted: true, is_checkpointed: false, tolerance: 0.0 };
+    let case = Case { precision: Precision::Bf16, is_adapted: true, checkpoint: None, tolerance: 0.0 };
     let mut model = Model::new(case);
     model.params = model.params.on(&Device::from(Arc::clone(&cuda)));
     let launched = |name: &str| crate::cuda::lock(&cuda.launched).get(name).copied().unwrap_or(0);
@@ -292,7 +320,7 @@ fn an_adapted_pass_in_bf16_rounds_nothing_that_has_a_copy() {
 #[test]
 fn parameters_follow_from_the_host_to_the_gpu_and_back() {
     let Some(cuda) = device() else { return };
-    let case = Case { precision: Precision::Bf16, is_adapted: false, is_checkpointed: false, tolerance: 0.0 };
+    let case = Case { precision: Precision::Bf16, is_adapted: false, checkpoint: None, tolerance: 0.0 };
     let mut model = Model::new(case);
     let before = model.params.data().to_vec();
     model.params = model.params.on(&Device::from(Arc::clone(&cuda)));
@@ -344,7 +372,7 @@ fn a_value_is_not_moved_unasked_and_errors_come_out() {
 #[test]
 fn decoding_with_pages_is_the_packed_pass() {
     let Some(cuda) = device() else { return };
-    for case in cases().into_iter().filter(|case| !case.is_checkpointed) {
+    for case in cases().into_iter().filter(|case| case.checkpoint.is_none()) {
         let mut model = Model::new(case);
         let (prompt, all) = (19, 23);
         let ids = random_ids(9, all, VOCAB);

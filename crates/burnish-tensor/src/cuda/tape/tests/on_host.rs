@@ -72,7 +72,8 @@ impl Layer {
         let mut tape = Tape::recording(&self.params);
         let x = tape.embed(self.table, &inputs.ids);
         let layer = |tape: &mut Tape<'_>, x: &Var| self.forward(tape, x, &inputs.layout);
-        let out = if is_checkpointed { tape.checkpoint(&x, layer) } else { layer(&mut tape, &x) };
+        let out =
+            if is_checkpointed { tape.checkpoint(&x, Keep::Input, layer) } else { layer(&mut tape, &x) };
         let data = HostReadback::default().read(&out).unwrap().to_vec();
         let mut grads = Flat::zeros(&self.params);
         tape.backward_from(&out, random(5, data.len()), &mut grads);
