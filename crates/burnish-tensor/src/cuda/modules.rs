@@ -24,7 +24,7 @@ use super::{
 const COMMON: &str = include_str!("kernels/common.cuh");
 
 /// The kernel files.
-pub(crate) const FILES: [(&str, &str); 10] = [
+pub(crate) const FILES: [(&str, &str); 11] = [
     ("elementwise.cu", include_str!("kernels/elementwise.cu")),
     ("gather.cu", include_str!("kernels/gather.cu")),
     ("norm.cu", include_str!("kernels/norm.cu")),
@@ -38,6 +38,7 @@ pub(crate) const FILES: [(&str, &str); 10] = [
         "attention_mma.cu",
         concat!(include_str!("kernels/mma.cuh"), "\n", include_str!("kernels/attention_mma.cu")),
     ),
+    ("linear_attention.cu", include_str!("kernels/linear_attention.cu")),
 ];
 
 /// A kernel file, with its macros.
@@ -53,6 +54,7 @@ pub(crate) enum Program {
     Draw,
     Attention { head_dim: usize, tile: usize },
     AttentionMma { head_dim: usize, tiles: MmaTiles },
+    LinearAttention,
 }
 
 impl Program {
@@ -68,6 +70,7 @@ impl Program {
             Program::Draw => 7,
             Program::Attention { .. } => 8,
             Program::AttentionMma { .. } => 9,
+            Program::LinearAttention => 10,
         }]
     }
 

@@ -1,7 +1,7 @@
 //! The operations of a tape on a GPU.
 
 pub(crate) mod head_rows;
-pub(crate) mod on_host;
+pub(crate) mod mixer;
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
@@ -13,6 +13,7 @@ use super::{
         linear, low_rank, norm,
         rope::{self, Angles},
         scores,
+        short_conv::Paths,
     },
     params::OnGpu,
     values::{Elements, Values},
@@ -37,6 +38,7 @@ pub(crate) struct Gpu<'p> {
 struct Batch {
     angles: Kept<(Arc<Rope>, Arc<[u32]>), Angles>,
     forests: Kept<(Arc<Layout>, usize), Forest>,
+    paths: Kept<(Arc<Layout>, usize), Paths>,
     keys: Kept<Arc<[u64]>, Buffer<u64>>,
 }
 

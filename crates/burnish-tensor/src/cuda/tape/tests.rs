@@ -1,7 +1,7 @@
 //! Whole training steps on the emulated GPU, compared with those of the CPU.
 
 mod head;
-mod on_host;
+mod mixer;
 
 use super::*;
 use crate::{
