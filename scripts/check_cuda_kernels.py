@@ -52,10 +52,11 @@ def variants(name, arch):
     """Pairs of macros and bytes of shared memory of a file for a card; none if the card can't run it."""
     if name == "attention.cu":
         return [fma(d, SHARED[arch]) for d in HEAD_DIMS]
-    if name == "delta.cu":
-        # Shared memory of the largest kernel: four operands and a tile in f32.
-        both = [([f"-DTENSOR={tensor}"], 64 * (4 * size + 4 * 68)) for tensor, size in ((0, 4 * 68), (1, 2 * 72))]
-        return both[:1] if arch == "sm_75" else both
+    if name.startswith("delta"):
+        # Shared memory of the largest kernel: four operands and a tile in f32. That is more than 7.5 has.
+        size = lambda tensor: 64 * (4 * (2 * 72 if tensor else 4 * 68) + 4 * 68)
+        both = [(tensor, by_channel) for tensor in (0, 1) for by_channel in (0, 1) if size(0) <= SHARED[arch]]
+        return [([f"-DTENSOR={t}", f"-DBY_CHANNEL={c}"], size(t)) for t, c in both]
     if name != "attention_mma.cu":
         return [([], 0)]
     if arch == "sm_75":
@@ -110,7 +111,9 @@ def main():
     for arch in arguments.arch:
         for path in sorted(glob.glob(os.path.join(KERNELS, "*.cu"))):
             name = os.path.basename(path)
-            headers = ["common.cuh", *(["mma.cuh"] if name in ("attention_mma.cu", "delta.cu") else [])]
+            headers = {"attention_mma.cu": ["mma.cuh"]}
+            headers |= dict.fromkeys(["delta.cu", "delta_backward.cu"], ["mma.cuh", "delta.cuh"])
+            headers = ["common.cuh", *headers.get(name, [])]
             source = "\n".join(map(read, [*headers, name]))
             for macros, shared in variants(name, arch):
                 options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *macros]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Buffer, DeltaRows, DeltaShape, Elements, Layout, Param,
+    Buffer, DeltaRows, DeltaShape, Elements, Layout, Param, cuda,
     data::Data,
     ops::{
         columns::{self, Columns},
@@ -35,7 +35,16 @@ pub(crate) enum MixerOp {
     /// Of `[x]`.
     LogDecay { a_log: Param, dt_bias: Param },
     /// Of `[q, k, v, log_decay, beta]`.
-    DeltaRule { shape: DeltaShape, layout: Arc<Layout>, states: delta::States },
+    DeltaRule { shape: DeltaShape, layout: Arc<Layout>, states: States },
+}
+
+/// The states that a delta rule keeps for its backward pass.
+pub(crate) enum States {
+    None,
+    /// Before each chunk.
+    Host(delta::States),
+    /// After each chunk.
+    Device(cuda::Buffer<f32>),
 }
 
 /// An operand of a recorded operation.
@@ -85,7 +94,7 @@ impl MixerOp {
             MixerOp::LogDecay { .. } => log_decay::forward(x[0], rates(params)),
             MixerOp::DeltaRule { shape, layout, states } => {
                 let (out, kept) = delta::Job::new(delta_rows(x), *shape, layout).forward(is_recording);
-                *states = kept;
+                *states = States::Host(kept);
                 out
             }
         }
@@ -118,11 +127,19 @@ impl MixerOp {
             }
             MixerOp::DeltaRule { shape, layout, states } => {
                 let job = delta::Job::new(delta_rows(x), *shape, layout);
+                let States::Host(states) = states else { nothing_kept() };
                 let gradients = delta::backward(&job, states, d);
                 vec![gradients.q, gradients.k, gradients.v, gradients.log_decay, gradients.beta]
             }
         }
     }
+}
+
+/// # Panics
+/// Always.
+#[expect(clippy::panic, reason = "a mistake of the program")]
+pub(crate) fn nothing_kept() -> ! {
+    panic!("the backward pass of a delta rule that kept nothing on this device")
 }
 
 fn conv_weight<'a>(params: &[&'a [f32]], weight: Param) -> ConvWeight<'a> {

@@ -8,7 +8,9 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 use super::{
     Buffer, Cuda,
     ops::{
-        attention, elementwise, embed,
+        attention,
+        delta::Chunks,
+        elementwise, embed,
         forest::Forest,
         linear, low_rank, norm,
         rope::{self, Angles},
@@ -39,6 +41,7 @@ struct Batch {
     angles: Kept<(Arc<Rope>, Arc<[u32]>), Angles>,
     forests: Kept<(Arc<Layout>, usize), Forest>,
     paths: Kept<(Arc<Layout>, usize), Paths>,
+    chunks: Kept<Arc<Layout>, Chunks>,
     keys: Kept<Arc<[u64]>, Buffer<u64>>,
 }
 

@@ -7,8 +7,8 @@ use crate::{
     DeltaInputs, DeltaShape, Layout, Param, Var,
     backward::Op,
     data::dispatch,
-    mixer_op::{MixerOp, Operand},
-    ops::{columns::Columns, delta::States, put_rows::PutRows},
+    mixer_op::{MixerOp, Operand, States},
+    ops::{columns::Columns, put_rows::PutRows},
 };
 
 impl Tape<'_> {
@@ -94,7 +94,7 @@ impl Tape<'_> {
         let rows = layout.rows();
         assert!([q, k, v, log_decay, beta].iter().all(|x| x.rows == rows), "rows of the layout");
         assert!(layout.is_causal(), "a state goes from token to token");
-        let op = MixerOp::DeltaRule { shape, layout: Arc::clone(layout), states: States::default() };
+        let op = MixerOp::DeltaRule { shape, layout: Arc::clone(layout), states: States::None };
         self.mix(op, &[q, k, v, log_decay, beta], shape.value_width())
     }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod decode;
+pub(crate) mod delta;
 pub(crate) mod draw;
 pub(crate) mod elementwise;
 pub(crate) mod embed;

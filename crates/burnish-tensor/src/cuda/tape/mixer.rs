@@ -4,18 +4,19 @@ use std::{rc::Rc, sync::Arc};
 
 use super::{Elements, Gpu, Values};
 use crate::{
-    Buffer as HostBuffer, Layout, Param, Var,
+    Layout, Param, Var,
     cuda::{
         Buffer,
         ops::{
+            delta::{self, Chunks},
             embed,
             linear_attention::{self, Gate, Rates},
             short_conv::{self, Paths},
         },
-        values::Converted,
+        values::{Converted, to_bf16},
     },
     data::Data,
-    mixer_op::{MixerOp, Operand},
+    mixer_op::{MixerOp, Operand, States, nothing_kept},
 };
 
 impl Gpu<'_> {
@@ -39,11 +40,22 @@ impl Gpu<'_> {
             MixerOp::LogDecay { a_log, dt_bias } => {
                 linear_attention::log_decay(cuda, x(0), self.rates(*a_log, *dt_bias)).into()
             }
-            MixerOp::DeltaRule { .. } => {
-                let values: Vec<Vec<f32>> =
-                    operands.iter().map(|x| self.to_host(x.data.device().all())).collect();
-                let out = op.forward(&slices(&values), &[], is_recording);
-                Values::upload(cuda, x(0).precision(), &out)
+            MixerOp::DeltaRule { shape, layout, states } => {
+                let (logs, chunks) = (x(3).in_f32(cuda), self.chunks(layout));
+                let inputs = delta::Inputs {
+                    q: x(0),
+                    k: x(1),
+                    v: x(2),
+                    log_decay: logs.all(),
+                    beta: x(4),
+                    shape: *shape,
+                    chunks: &chunks,
+                };
+                let (out, made) = delta::forward(cuda, inputs);
+                if is_recording {
+                    *states = States::Device(made);
+                }
+                out
             }
         }
         .into()
@@ -97,13 +109,24 @@ impl Gpu<'_> {
                 let rates = self.rates(*a_log, *dt_bias);
                 vec![linear_attention::log_decay_backward(cuda, data[0], rates, d.wide(), into)]
             }
-            MixerOp::DeltaRule { .. } => {
-                let values: Vec<Vec<f32>> = data.iter().map(|&x| self.to_host(x)).collect();
-                let gradients = op.backward(&slices(&values), &[], &self.to_host(d.all()), &mut []);
-                let upload = |(x, gradient): (&Elements<'_>, HostBuffer)| {
-                    Values::upload(cuda, x.precision(), &gradient)
+            MixerOp::DeltaRule { shape, layout, states } => {
+                let States::Device(states) = states else { nothing_kept() };
+                let (logs, chunks) = (data[3].in_f32(cuda), self.chunks(layout));
+                let inputs = delta::Inputs {
+                    q: data[0],
+                    k: data[1],
+                    v: data[2],
+                    log_decay: logs.all(),
+                    beta: data[4],
+                    shape: *shape,
+                    chunks: &chunks,
                 };
-                data.iter().zip(gradients).map(upload).collect()
+                let gradients = delta::backward(cuda, inputs, states.all(), d.all());
+                let d_log_decay = match data[3] {
+                    Elements::F32(_) => gradients.log_decay.into(),
+                    Elements::Bf16(_) => to_bf16(cuda, gradients.log_decay.all()).into(),
+                };
+                vec![gradients.q, gradients.k, gradients.v, d_log_decay, gradients.beta]
             }
         };
         (gradients, d_params)
@@ -124,15 +147,10 @@ impl Gpu<'_> {
         )
     }
 
-    /// The numbers of values; NaN if the GPU has failed, and [`Cuda::check`](crate::cuda::Cuda::check) returns the error.
-    fn to_host(&self, values: Elements<'_>) -> Vec<f32> {
-        values.in_f32(self.cuda).all().download(self.cuda).unwrap_or_else(|error| {
-            self.cuda.note(Err(error));
-            vec![f32::NAN; values.len()]
-        })
+    pub(crate) fn chunks(&self, layout: &Arc<Layout>) -> Rc<Chunks> {
+        self.batch.borrow_mut().chunks.get(
+            |other| Arc::ptr_eq(other, layout),
+            || (Arc::clone(layout), Chunks::upload(self.cuda, layout)),
+        )
     }
-}
-
-fn slices(values: &[Vec<f32>]) -> Vec<&[f32]> {
-    values.iter().map(Vec::as_slice).collect()
 }
