@@ -55,7 +55,12 @@ def wgmma(head_dim, columns=128, stages=2):
     return 1024 + 2 * head_dim * (2 * 128 + 2 * stages * columns) + 16 * (stages + 1) + 8 * (4 * stages + 2)
 
 
-HEADERS = {"attention_mma.cu": ["mma.cuh", "walk.cuh"], "attention_wgmma.cu": ["mma.cuh", "hopper.cuh", "walk.cuh"]}
+HEADERS = {
+    "attention_mma.cu": ["mma.cuh", "walk.cuh"],
+    "attention_wgmma.cu": ["mma.cuh", "hopper.cuh", "walk.cuh"],
+    "delta.cu": ["mma.cuh", "delta.cuh"],
+    "delta_backward.cu": ["mma.cuh", "delta.cuh"],
+}
 
 
 def variants(name, arch):
@@ -64,6 +69,11 @@ def variants(name, arch):
         return [fma(d, SHARED[arch]) for d in HEAD_DIMS]
     if name == "attention_wgmma.cu":
         return [([f"-DHEAD_DIM={d}"], wgmma(d)) for d in (64, 128)] if arch == "sm_90" else []
+    if name.startswith("delta"):
+        # Shared memory of the largest kernel: four operands and a tile in f32. That is more than 7.5 has.
+        size = lambda tensor: 64 * (4 * (2 * 72 if tensor else 4 * 68) + 4 * 68)
+        both = [(tensor, by_channel) for tensor in (0, 1) for by_channel in (0, 1) if size(0) <= SHARED[arch]]
+        return [([f"-DTENSOR={t}", f"-DBY_CHANNEL={c}"], size(t)) for t, c in both]
     if name != "attention_mma.cu":
         return [([], 0)]
     if arch == "sm_75":

@@ -7,7 +7,7 @@ use crate::{
     Var,
     data::Data,
     flat::Sink,
-    host_op::{HostOp, Operand},
+    mixer_op::{MixerOp, Operand},
     ops::{self, attention, attention_backward, head_loss::HeadLoss, linear, low_rank, rope::Turn, scores},
     parallel,
     tape::{Attended, Rerun, Run, ScoresRecord, Softmax},
@@ -26,7 +26,7 @@ pub(crate) enum Op<'p> {
     SwigluLinear { gate: Var, up: Var, gated: usize, weight: Param, bias: Option<Param> },
     Add { a: usize, b: usize },
     Gather { x: usize, x_rows: usize, cols: usize, rows: Vec<u32> },
-    OnHost { op: HostOp, operands: Vec<Operand> },
+    Mixer { op: MixerOp, operands: Vec<Operand> },
     Checkpoint { x: Var, run: Run<'p>, attended: Attended },
 }
 
@@ -266,7 +266,7 @@ impl<'p> Flow<'_, 'p> {
                 ops::embed::backward(&mut d_x, cols, &rows, &d);
                 self.add(x, Arc::new(d_x));
             }
-            Op::OnHost { op, operands } => self.on_host(&op, operands, &d),
+            Op::Mixer { op, operands } => self.mix(&op, operands, &d),
             Op::Checkpoint { x, run, attended } => {
                 let Rerun { tape, input, out } = self.tape.rerun(&x, &run, attended);
                 let mut slots = tape.flow_back(out, d, self.grads);
@@ -308,7 +308,7 @@ impl<'p> Flow<'_, 'p> {
         self.add(x.slot, Arc::new(d_x));
     }
 
-    fn on_host(&mut self, op: &HostOp, operands: Vec<Operand>, d: &[f32]) {
+    fn mix(&mut self, op: &MixerOp, operands: Vec<Operand>, d: &[f32]) {
         let of_op = op.params();
         let params: Vec<_> = of_op.iter().map(|&param| self.params().elements(param).widened()).collect();
         let params: Vec<&[f32]> = params.iter().map(|values| &**values).collect();

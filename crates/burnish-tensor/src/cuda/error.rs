@@ -59,6 +59,16 @@ pub enum CudaError {
         /// The oldest that NVRTC knows: 75 is 7.5.
         oldest: i32,
     },
+    /// A block of this card has too little shared memory for delta rules.
+    #[error(
+        "layers of a delta rule need {bytes} bytes of shared memory in a block, and this GPU has {max}; take a GPU of compute capability 8.0 or above, or device = \"cpu\""
+    )]
+    SharedMemory {
+        /// What they need.
+        bytes: usize,
+        /// What the card has.
+        max: usize,
+    },
     /// NVRTC refused a kernel source.
     #[error("compiling {program} for {architecture} failed ({status}): {log}")]
     Compile {

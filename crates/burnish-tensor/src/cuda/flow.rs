@@ -12,7 +12,7 @@ use crate::{
     Adapter, GradientsMut, HeadTerm, Param, Tape, Var,
     backward::Op,
     flat::Sink,
-    host_op::{HostOp, Operand},
+    mixer_op::{MixerOp, Operand},
     ops::{self, linear::Shape, rope::Turn},
     tape::{Rerun, ScoresRecord, Softmax},
 };
@@ -194,7 +194,7 @@ impl<'p> Flow<'_, 'p> {
                 embed::backward(cuda, d_x.all_mut(), cols, &scatter, d.all());
                 self.add(x, Arc::new(d_x));
             }
-            Op::OnHost { op, operands } => self.on_host(&op, operands, &d),
+            Op::Mixer { op, operands } => self.mix(&op, operands, &d),
             Op::Checkpoint { x, run, attended } => {
                 let Rerun { tape, input, out } = self.tape.rerun(&x, &run, attended);
                 let mut slots = tape.flow_back_on_gpu(out, d, self.grads.again());
@@ -237,8 +237,13 @@ impl<'p> Flow<'_, 'p> {
         self.add(x.slot, Arc::new(d_x));
     }
 
-    fn on_host(&mut self, op: &HostOp, operands: Vec<Operand>, d: &Values) {
-        let (gradients, d_params) = self.gpu.on_host_backward(op, &operands, d);
+    fn mix(&mut self, op: &MixerOp, operands: Vec<Operand>, d: &Values) {
+        // The parts of a fused projection add to one gradient.
+        let sum = match op {
+            MixerOp::Columns(_) => self.slots[operands[0].slot].take(),
+            _ => None,
+        };
+        let (gradients, d_params) = self.gpu.mix_backward(op, &operands, d, sum);
         for (param, own) in op.params().into_iter().zip(d_params) {
             add_own(&self.gpu, &mut self.grads, param, own);
         }

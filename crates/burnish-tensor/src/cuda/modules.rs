@@ -24,7 +24,7 @@ use super::{
 const COMMON: &str = include_str!("kernels/common.cuh");
 
 /// The kernel files.
-pub(crate) const FILES: [(&str, &str); 11] = [
+pub(crate) const FILES: [(&str, &str); 14] = [
     ("elementwise.cu", include_str!("kernels/elementwise.cu")),
     ("gather.cu", include_str!("kernels/gather.cu")),
     ("norm.cu", include_str!("kernels/norm.cu")),
@@ -51,6 +51,27 @@ pub(crate) const FILES: [(&str, &str); 11] = [
             include_str!("kernels/attention_wgmma.cu")
         ),
     ),
+    ("linear_attention.cu", include_str!("kernels/linear_attention.cu")),
+    (
+        "delta.cu",
+        concat!(
+            include_str!("kernels/mma.cuh"),
+            "\n",
+            include_str!("kernels/delta.cuh"),
+            "\n",
+            include_str!("kernels/delta.cu")
+        ),
+    ),
+    (
+        "delta_backward.cu",
+        concat!(
+            include_str!("kernels/mma.cuh"),
+            "\n",
+            include_str!("kernels/delta.cuh"),
+            "\n",
+            include_str!("kernels/delta_backward.cu")
+        ),
+    ),
 ];
 
 /// A kernel file, with its macros.
@@ -67,6 +88,18 @@ pub(crate) enum Program {
     Attention { head_dim: usize, tile: usize },
     AttentionMma { head_dim: usize, tiles: MmaTiles },
     AttentionWgmma { head_dim: usize },
+    LinearAttention,
+    Delta(DeltaKernel),
+    DeltaBackward(DeltaKernel),
+}
+
+/// How `kernels/delta.cuh` is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DeltaKernel {
+    /// Are values bf16, and products on tensor cores?
+    pub(crate) is_tensor: bool,
+    /// Has each channel of a key its decays?
+    pub(crate) is_by_channel: bool,
 }
 
 impl Program {
@@ -83,6 +116,9 @@ impl Program {
             Program::Attention { .. } => 8,
             Program::AttentionMma { .. } => 9,
             Program::AttentionWgmma { .. } => 10,
+            Program::LinearAttention => 11,
+            Program::Delta(_) => 12,
+            Program::DeltaBackward(_) => 13,
         }]
     }
 
@@ -95,6 +131,11 @@ impl Program {
                 vec![format!("HEAD_DIM={head_dim}"), format!("ROWS={rows}"), format!("COLUMNS={columns}")]
             }
             Program::AttentionWgmma { head_dim } => vec![format!("HEAD_DIM={head_dim}")],
+            Program::Delta(kernel) | Program::DeltaBackward(kernel) => {
+                let DeltaKernel { is_tensor, is_by_channel } = kernel;
+                let (tensor, by_channel) = (u8::from(is_tensor), u8::from(is_by_channel));
+                vec![format!("TENSOR={tensor}"), format!("BY_CHANNEL={by_channel}")]
+            }
             _ => Vec::new(),
         }
     }

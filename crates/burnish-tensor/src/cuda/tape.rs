@@ -1,18 +1,21 @@
 //! The operations of a tape on a GPU.
 
 pub(crate) mod head_rows;
-pub(crate) mod on_host;
+pub(crate) mod mixer;
 
 use std::sync::{Arc, Mutex};
 
 use super::{
     Buffer, Cuda, lock,
     ops::{
-        attention, elementwise, embed,
+        attention,
+        delta::Chunks,
+        elementwise, embed,
         forest::Forest,
         linear, low_rank, norm,
         rope::{self, Angles},
         scores,
+        short_conv::Paths,
     },
     params::OnGpu,
     values::{Elements, Values},
@@ -39,6 +42,8 @@ pub(crate) struct Batch {
     step: Option<Option<embed::Ids>>,
     angles: Kept<(Arc<Rope>, Arc<[u32]>), Angles>,
     forests: Kept<(Arc<Layout>, usize), Forest>,
+    paths: Kept<(Arc<Layout>, usize), Paths>,
+    chunks: Kept<Arc<Layout>, Chunks>,
     keys: Kept<Arc<[u64]>, Buffer<u64>>,
 }
 

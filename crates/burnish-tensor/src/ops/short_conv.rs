@@ -83,6 +83,24 @@ impl Pasts {
     }
 }
 
+/// For each row and each distance from 1 to `taps - 1` the row that many steps before it; -1 before its sequence.
+pub(crate) fn pasts(layout: &Layout, taps: usize) -> Vec<i32> {
+    let pasts = Pasts::of(layout, taps - 1);
+    let mut rows = Vec::with_capacity(layout.rows() * (taps - 1));
+    for (segment, before) in layout.segments().iter().zip(&pasts.before) {
+        for at in 0..segment.len {
+            rows.extend((1..taps).map(|back| match at.checked_sub(back) {
+                Some(at) => (segment.start + at) as i32,
+                None => match before[taps - 1 + at - back] {
+                    Past::Row(row) => row as i32,
+                    Past::Given { .. } => -1,
+                },
+            }));
+        }
+    }
+    rows
+}
+
 /// What all rows of a batch share.
 struct Batch<'a> {
     x: &'a [f32],

@@ -1,4 +1,4 @@
-//! The operations of linear attention and of latent steps. On a GPU they are computed on the host (`host_op.rs`).
+//! The operations of linear attention and of latent steps (`mixer_op.rs`).
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::{
     DeltaInputs, DeltaShape, Layout, Param, Var,
     backward::Op,
     data::dispatch,
-    host_op::{HostOp, Operand},
-    ops::{columns::Columns, delta::States, put_rows::PutRows},
+    mixer_op::{MixerOp, Operand, States},
+    ops::{columns::Columns, put_rows::PutRows},
 };
 
 impl Tape<'_> {
@@ -22,14 +22,14 @@ impl Tape<'_> {
             start + width,
             x.cols
         );
-        self.on_host(HostOp::Columns(Columns { period, start, width }), &[x], x.cols / period * width)
+        self.mix(MixerOp::Columns(Columns { period, start, width }), &[x], x.cols / period * width)
     }
 
     /// `x` with row `rows[i]` replaced by row `i` of `new`; no row twice.
     pub fn put_rows(&mut self, x: &Var, new: &Var, rows: &[u32]) -> Var {
         assert_eq!((new.rows, new.cols), (rows.len(), x.cols), "one new row for each that is replaced");
         let put = PutRows { rows: rows.to_vec(), cols: x.cols };
-        self.on_host(HostOp::PutRows(put), &[x, new], x.cols)
+        self.mix(MixerOp::PutRows(put), &[x, new], x.cols)
     }
 
     /// The same numbers as a constant: no gradient flows into what made them.
@@ -39,13 +39,13 @@ impl Tape<'_> {
 
     /// `σ(x)`.
     pub fn sigmoid(&mut self, x: &Var) -> Var {
-        self.on_host(HostOp::Sigmoid, &[x], x.cols)
+        self.mix(MixerOp::Sigmoid, &[x], x.cols)
     }
 
     /// `x ⊙ σ(gate)`.
     pub fn sigmoid_gate(&mut self, x: &Var, gate: &Var) -> Var {
         assert_eq!((x.rows, x.cols), (gate.rows, gate.cols), "one gate for each element");
-        self.on_host(HostOp::SigmoidGate, &[x, gate], x.cols)
+        self.mix(MixerOp::SigmoidGate, &[x, gate], x.cols)
     }
 
     /// `x ⊙ √σ(gate)`: keys and values with a rate of writing for each of their channels, of which
@@ -53,7 +53,7 @@ impl Tape<'_> {
     /// finite at every gate.
     pub fn root_gate(&mut self, x: &Var, gate: &Var) -> Var {
         assert_eq!((x.rows, x.cols), (gate.rows, gate.cols), "one gate for each element");
-        self.on_host(HostOp::RootGate, &[x, gate], x.cols)
+        self.mix(MixerOp::RootGate, &[x, gate], x.cols)
     }
 
     /// Depthwise causal convolution with SiLU: `y[t, c] = silu(Σ_j w[c, K-1-j] x[t-j, c])`, with `weight` `[C, K]` (Hugging
@@ -63,13 +63,13 @@ impl Tape<'_> {
         assert_eq!(weight.rows, x.cols, "one filter for each column");
         assert_eq!(layout.rows(), x.rows, "rows of the layout");
         assert!(layout.is_causal(), "a convolution over the tokens before a token");
-        self.on_host(HostOp::ShortConv { weight, layout: Arc::clone(layout) }, &[x], x.cols)
+        self.mix(MixerOp::ShortConv { weight, layout: Arc::clone(layout) }, &[x], x.cols)
     }
 
     /// `scale · x / sqrt(Σ x² + 1e-6)` of each head of `head_dim` neighbouring columns.
     pub fn unit_heads(&mut self, x: &Var, head_dim: usize, scale: f32) -> Var {
         assert!(x.cols.is_multiple_of(head_dim), "rows of {} are not heads of {head_dim}", x.cols);
-        self.on_host(HostOp::UnitHeads { head_dim, scale }, &[x], x.cols)
+        self.mix(MixerOp::UnitHeads { head_dim, scale }, &[x], x.cols)
     }
 
     /// The logarithm of a decay, `-exp(a_log) · softplus(x + dt_bias)`: `x` and `dt_bias` have a column for each head, or
@@ -77,7 +77,7 @@ impl Tape<'_> {
     pub fn log_decay(&mut self, x: &Var, a_log: Param, dt_bias: Param) -> Var {
         assert_eq!(dt_bias.len(), x.cols, "one bias for each column");
         assert!(x.cols.is_multiple_of(a_log.len()), "rows of {} for {} heads", x.cols, a_log.len());
-        self.on_host(HostOp::LogDecay { a_log, dt_bias }, &[x], x.cols)
+        self.mix(MixerOp::LogDecay { a_log, dt_bias }, &[x], x.cols)
     }
 
     /// A gated delta rule: per value head the state `S_t = (I - β k kᵀ) Diag(e^g) S_{t-1} + β k vᵀ`, which is 0 before a
@@ -94,21 +94,21 @@ impl Tape<'_> {
         let rows = layout.rows();
         assert!([q, k, v, log_decay, beta].iter().all(|x| x.rows == rows), "rows of the layout");
         assert!(layout.is_causal(), "a state goes from token to token");
-        let op = HostOp::DeltaRule { shape, layout: Arc::clone(layout), states: States::default() };
-        self.on_host(op, &[q, k, v, log_decay, beta], shape.value_width())
+        let op = MixerOp::DeltaRule { shape, layout: Arc::clone(layout), states: States::None };
+        self.mix(op, &[q, k, v, log_decay, beta], shape.value_width())
     }
 
-    fn on_host(&mut self, mut op: HostOp, operands: &[&Var], cols: usize) -> Var {
+    fn mix(&mut self, mut op: MixerOp, operands: &[&Var], cols: usize) -> Var {
         let rows = operands[0].rows;
         let is_recording = self.is_recording;
-        let data = dispatch!(self, |gpu| gpu.on_host(&mut op, operands, is_recording), {
+        let data = dispatch!(self, |gpu| gpu.mix(&mut op, operands, is_recording), {
             let params: Vec<_> = op.params().into_iter().map(|p| self.params.elements(p).widened()).collect();
             let params: Vec<&[f32]> = params.iter().map(|values| &**values).collect();
             let values: Vec<&[f32]> = operands.iter().map(|x| x.data()).collect();
             op.forward(&values, &params, is_recording).into()
         });
         let reads_again = op.reads_again();
-        self.push(rows, cols, data, || Op::OnHost {
+        self.push(rows, cols, data, || Op::Mixer {
             op,
             operands: operands
                 .iter()

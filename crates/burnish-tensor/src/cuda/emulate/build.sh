@@ -16,6 +16,11 @@ driver=()
 add() { compile "$@"; driver+=("$folder/$2"); }
 add driver.cpp driver.o
 add kernels.cpp kernels.o
+for tensor in 0 1; do
+  for by_channel in 0 1; do
+    add delta.cpp "delta-$tensor-$by_channel.o" "-DTENSOR=$tensor" "-DBY_CHANNEL=$by_channel"
+  done
+done
 for kernel in "$@"; do
   case $kernel in
     *:*:*)

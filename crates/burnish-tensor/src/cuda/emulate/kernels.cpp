@@ -43,3 +43,8 @@ namespace decode {
 #include "../kernels/decode.cu"
 }
 #undef PROGRAM
+#define PROGRAM "linear_attention.cu"
+namespace linear_attention {
+#include "../kernels/linear_attention.cu"
+}
+#undef PROGRAM

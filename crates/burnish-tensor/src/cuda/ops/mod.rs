@@ -5,6 +5,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod decode;
+pub(crate) mod delta;
 pub(crate) mod draw;
 pub(crate) mod elementwise;
 pub(crate) mod embed;
@@ -14,9 +15,11 @@ mod head_case;
 pub(crate) mod head_loss;
 pub(crate) mod head_rows;
 pub(crate) mod linear;
+pub(crate) mod linear_attention;
 pub(crate) mod low_rank;
 pub(crate) mod norm;
 pub(crate) mod optim;
 pub(crate) mod optim_8bit;
 pub(crate) mod rope;
 pub(crate) mod scores;
+pub(crate) mod short_conv;

@@ -131,7 +131,8 @@ pub(crate) fn add_row_sums(cuda: &Arc<Cuda>, out: SliceMut<'_, f32>, d: Elements
     add_partials(cuda, out, &partial, count);
 }
 
-fn add_partials(cuda: &Arc<Cuda>, out: SliceMut<'_, f32>, partial: &Buffer<f32>, count: usize) {
+/// `out += Σ rows of partial`, of which there are `count`.
+pub(crate) fn add_partials(cuda: &Arc<Cuda>, out: SliceMut<'_, f32>, partial: &Buffer<f32>, count: usize) {
     let width = out.len();
     let arguments = &mut [out.into(), partial.all().into(), int(count), int(width)];
     cuda.launch(Norm, "add_partials", LaunchShape::blocks(width.div_ceil(32), 1, 256), arguments);

@@ -2,7 +2,7 @@
 
 mod fused;
 mod head;
-mod on_host;
+mod mixer;
 
 use super::*;
 use crate::{

@@ -141,7 +141,6 @@ pub struct DeltaStart<'a> {
 type State = Option<Arc<Buffer>>;
 
 /// The states before each chunk of each task: what the backward pass starts from.
-#[derive(Default)]
 pub(crate) struct States(Vec<Vec<State>>);
 
 /// A delta rule over a batch.

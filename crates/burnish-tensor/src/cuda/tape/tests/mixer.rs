@@ -1,4 +1,4 @@
-//! Operations that are computed on the host, on a tape whose values are on the GPU.
+//! A layer of a delta rule, on a tape whose values are on the GPU.
 
 use super::*;
 use crate::{DeltaInputs, DeltaShape, Norm};
@@ -82,7 +82,7 @@ impl Layer {
 }
 
 #[test]
-fn operations_on_the_host_give_what_a_tape_on_the_host_gives() {
+fn a_layer_of_a_delta_rule_gives_what_it_gives_on_the_host() {
     let Some(cuda) = device() else { return };
     let gpu = Device::from(Arc::clone(&cuda));
     for precision in [Precision::F32, Precision::Bf16] {

@@ -1,0 +1,263 @@
+// Gated delta rules by chunks of 64 rows; the equations are those of ops/delta/chunk.rs and ops/delta/backward.rs.
+//
+// The rows of a chunk are solved with one matrix, X = M - M β X (row by row; M is strictly lower), for both passes:
+//
+//     Y = (I - X β) (V - (Γ ⊙ K) S₀)          d_R = (I - β X)ᵀ (Pᵀ d_O + (Γ_C / Γ ⊙ K) d_S)          U = β Y,  E = β d_R
+//
+// So everything but the state is computed for all chunks at once. What is left in order is, per chunk and 64 columns of
+// values, two products: Y from S₀ and the next S, or d_R from d_S and d_S₀.
+//
+// A block has 256 threads and works on tiles of 64 by 64. TENSOR = 1: values and the operands of products are bf16, products
+// on tensor cores. TENSOR = 0: both are f32. States and sums are f32 in both. BY_CHANNEL = 1: each channel of a key has its
+// own decays.
+
+#define SIDE 64
+#define WIDE_STRIDE 68 // of a tile in f32
+#if TENSOR
+typedef bf16 Operand;
+#define STRIDE 72
+#define IN_F32(...)
+#define IN_BF16(...) __VA_ARGS__
+#else
+typedef float Operand;
+#define STRIDE WIDE_STRIDE
+#define IN_F32(...) __VA_ARGS__
+#define IN_BF16(...)
+#endif
+#define WIDE (SIDE * WIDE_STRIDE) // elements
+#define TILE_OF (SIDE * STRIDE)
+#define FORGOTTEN -1e4f // logarithms below are taken for it, as on the CPU
+#define INLINE __device__ __forceinline__
+
+struct Sizes {
+    int heads, group, key_dim, value_dim;
+};
+#define CHANNELS(s) (BY_CHANNEL ? (s).key_dim : 1)
+
+// A chunk, and the value head of a block.
+struct Place {
+    i64 first;
+    int rows;
+    int before; // the chunk that it goes on from, or -1
+    bool goes_on; // does a chunk go on from it?
+    bool is_last; // is it the last of those that go on from `before`?
+    int head, key_head;
+};
+
+INLINE Place place(const int* chunks, int chunk, Sizes s) {
+    const int* own = chunks + 4 * (i64)chunk;
+    int head = blockIdx.y;
+    return {own[0], own[1], own[2], (own[3] & 1) != 0, (own[3] & 2) != 0, head, head / s.group};
+}
+
+// Where a head's columns of a row begin, of `dim` columns a head.
+INLINE i64 at(i64 row, int heads, int head, int dim) { return (row * heads + head) * dim; }
+
+// The state after a chunk.
+template <typename S>
+INLINE S* state_of(S* states, int chunk, int head, Sizes s) {
+    return states + ((i64)chunk * s.heads + head) * s.key_dim * s.value_dim;
+}
+
+// Factors of the elements of a tile: one for each row, or for each element.
+struct Factors {
+    const float* x;
+    i64 row;
+    int column;
+    float sign;
+    INLINE float of(int r, int c) const { return sign * (x ? x[r * row + c * column] : 1.0f); }
+};
+
+INLINE Factors no_factors() { return {nullptr, 0, 0, 1.0f}; }
+INLINE Factors of_rows(const float* x, float sign) { return {x, 1, 0, sign}; }
+// Decays from column `c` of the keys on.
+INLINE Factors decays(const float* x, const Place& p, Sizes s, int c) {
+    i64 first = at(p.first, s.heads, p.head, CHANNELS(s));
+    return {x + first + BY_CHANNEL * c, (i64)s.heads * CHANNELS(s), BY_CHANNEL, 1.0f};
+}
+
+// A tile in the registers of a block: 16 elements a thread.
+struct Tile {
+    float x[16];
+};
+
+#if TENSOR
+INLINE int row_of(int i) { return threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + i % 4 / 2 * 8; }
+INLINE int column_of(int i) { return threadIdx.x / 128 * 32 + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2; }
+#else
+INLINE int row_of(int i) { return threadIdx.x / 16 * 4 + i / 4; }
+INLINE int column_of(int i) { return threadIdx.x % 16 + i % 4 * 16; }
+#endif
+#define EACH(i, r, c) \
+    _Pragma("unroll") for (int i = 0, r = row_of(0), c = column_of(0); i < 16; ++i, r = row_of(i), c = column_of(i))
+
+// tile += a b, over `depth` columns of a. A turned operand is stored as its transpose. Both are 0 from `depth` on.
+template <bool A_TURNED, bool B_TURNED>
+INLINE void multiply(Tile& tile, const Operand* a, const Operand* b, int depth) {
+#if TENSOR
+    int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16, column = threadIdx.x / 128 * 32;
+    int in_eight = lane % 8, odd = lane / 8 % 2 * 8, upper = lane / 16 * 8;
+    for (int k = 0; k < depth; k += 16) {
+        u32 left[4], right[4];
+        if (A_TURNED) load_transposed(left, a + (k + upper + in_eight) * STRIDE + row + odd);
+        else load_matrices(left, a + (row + odd + in_eight) * STRIDE + k + upper);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            int n = column + 16 * half;
+            if (B_TURNED) load_matrices(right, b + (n + upper + in_eight) * STRIDE + k + odd);
+            else load_transposed(right, b + (k + odd + in_eight) * STRIDE + n + upper);
+            multiply_add(tile.x + 8 * half, left, right[0], right[1]);
+            multiply_add(tile.x + 8 * half + 4, left, right[2], right[3]);
+        }
+    }
+#else
+    int row = row_of(0), column = column_of(0);
+    for (int k = 0; k < depth; k += 4) {
+        float left[4][4], right[4][4]; // [row][k], [k][column]
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            Chunk<4, float> own = *(const Chunk<4, float>*)(A_TURNED ? a + (k + i) * STRIDE + row : a + (row + i) * STRIDE + k);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) (A_TURNED ? left[j][i] : left[i][j]) = own.x[j];
+            if (B_TURNED) own = *(const Chunk<4, float>*)(b + (column + 16 * i) * STRIDE + k);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) (B_TURNED ? right[j][i] : right[i][j]) = B_TURNED ? own.x[j] : b[(k + i) * STRIDE + column + 16 * j];
+        }
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+#pragma unroll
+            for (int i = 0; i < 16; ++i) tile.x[i] = fmaf(left[i / 4][j], right[j][i % 4], tile.x[i]);
+    }
+#endif
+}
+
+// A tile of a matrix as an operand, with zeros beyond `rows` and `columns`.
+template <typename X>
+INLINE void load(Operand* to, const X* from, i64 stride, int rows, int columns, Factors factors) {
+#pragma unroll
+    for (int four = threadIdx.x; four < SIDE * SIDE / 4; four += 256) {
+        int r = four / (SIDE / 4), c = four % (SIDE / 4) * 4;
+        float x[4] = {};
+        if (r < rows) load_four(x, from + r * stride, c, columns);
+        for (int i = 0; i < 4; ++i)
+            if (r < rows && c + i < columns) x[i] *= factors.of(r, c + i);
+        store_four(to + r * STRIDE + c, x, 0, 4);
+    }
+}
+
+INLINE void put(Operand* to, const Tile& tile) {
+    EACH(i, r, c) narrow(to + r * STRIDE + c, tile.x[i]);
+}
+
+template <typename T>
+INLINE void store(T* to, i64 stride, int rows, int columns, const Tile& tile) {
+    EACH(i, r, c)
+        if (r < rows && c < columns) narrow(to + r * stride + c, tile.x[i]);
+}
+
+INLINE int part(int from, int dim) { return min(SIDE, dim - from); }
+#define EACH_PART(from, dim) _Pragma("unroll 1") for (int from = 0; from < (dim); from += SIDE)
+
+// Copies a chunk's rates, 0 beyond its rows, and sums its logarithms from its first row on.
+template <typename T>
+INLINE void read_rates(float* rates, double* sums, const T* beta, const float* log_decay, const Place& p, Sizes s) {
+    int r = threadIdx.x;
+    if (r < SIDE) {
+        rates[r] = r < p.rows ? widen(beta[at(p.first + r, s.heads, p.head, 1)]) : 0.0f;
+        bool is_summed = r < p.rows && !BY_CHANNEL;
+        sums[r] = is_summed ? fmaxf(log_decay[at(p.first + r, s.heads, p.head, 1)], FORGOTTEN) : 0.0f;
+    }
+    __syncthreads();
+    if (r == 0)
+        for (int i = 1; i < SIDE; ++i) sums[i] += sums[i - 1];
+    __syncthreads();
+}
+
+// Σ_c x_rc k_ic e^(G_rc - G_ic) for i <= r into `wide`, where each channel has its decays. Four threads share an i.
+template <typename T>
+INLINE void pairs_by_channel(float* wide, const T* x, const T* k, const float* log_decay, const Place& p, Sizes s) {
+    int own = threadIdx.x / 4, lane = threadIdx.x % 4, key_heads = s.heads / s.group;
+    for (int r = lane; r < SIDE; r += 4) wide[r * WIDE_STRIDE + own] = 0.0f;
+    __syncwarp();
+    for (int from = 0; from < s.key_dim; from += 32) {
+        float decay[8], k_own[8];
+        int c = from + 8 * lane;
+        for (int j = 0; j < 8; ++j) {
+            decay[j] = 1.0f;
+            bool is_real = own < p.rows && c + j < s.key_dim;
+            k_own[j] = is_real ? widen(k[at(p.first + own, key_heads, p.key_head, s.key_dim) + c + j]) : 0.0f;
+        }
+        for (int r = 0; r < p.rows; ++r) {
+            float sum = 0.0f;
+            const T* x_row = x + at(p.first + r, key_heads, p.key_head, s.key_dim);
+            const float* logs = log_decay + at(p.first + r, s.heads, p.head, s.key_dim);
+            for (int j = 0; j < 8; ++j) {
+                if (r < own || c + j >= s.key_dim) continue;
+                if (r > own) decay[j] *= expf(logs[c + j]);
+                sum = fmaf(widen(x_row[c + j]) * k_own[j], decay[j], sum);
+            }
+            sum += __shfl_xor_sync(FULL_WARP, sum, 1);
+            sum += __shfl_xor_sync(FULL_WARP, sum, 2);
+            if (lane == 0 && r >= own) wide[r * WIDE_STRIDE + own] += sum;
+        }
+    }
+    __syncthreads();
+}
+
+// P with queries as x, or with keys M, which is strictly lower. `a` and `b` are followed by each other in memory.
+template <bool STRICT, typename T>
+INLINE Tile pairs(const T* x, const T* k, const float* log_decay, const double* sums, const Place& p, Sizes s, Operand* a,
+                  Operand* b) {
+    Tile tile = {};
+    int width = s.heads / s.group * s.key_dim;
+    i64 from = (p.first * width) + p.key_head * s.key_dim;
+    if (BY_CHANNEL) {
+        float* wide = (float*)a;
+        pairs_by_channel(wide, x, k, log_decay, p, s);
+        EACH(i, r, c) tile.x[i] = c < r + !STRICT ? wide[r * WIDE_STRIDE + c] : 0.0f;
+        __syncthreads();
+        return tile;
+    }
+    EACH_PART(c, s.key_dim) {
+        load(a, x + from + c, width, p.rows, part(c, s.key_dim), no_factors());
+        if (!STRICT) load(b, k + from + c, width, p.rows, part(c, s.key_dim), no_factors());
+        __syncthreads();
+        multiply<false, true>(tile, a, STRICT ? a : b, part(c, s.key_dim));
+        __syncthreads();
+    }
+    EACH(i, r, c) tile.x[i] = c < r + !STRICT && r < p.rows ? tile.x[i] * expf((float)(sums[r] - sums[c])) : 0.0f;
+    return tile;
+}
+
+// X = M - M β X. Four threads share a column.
+INLINE void solve(float* x, const float* m, const float* rates) {
+    int column = threadIdx.x / 4, lane = threadIdx.x % 4;
+    for (int r = 0; r < SIDE; ++r) {
+        float sum = 0.0f;
+        for (int i = column + 1 + lane; i < r; i += 4)
+            sum = fmaf(m[r * WIDE_STRIDE + i] * rates[i], x[i * WIDE_STRIDE + column], sum);
+        sum += __shfl_xor_sync(FULL_WARP, sum, 1);
+        sum += __shfl_xor_sync(FULL_WARP, sum, 2);
+        if (lane == 0) x[r * WIDE_STRIDE + column] = column < r ? m[r * WIDE_STRIDE + column] - sum : 0.0f;
+        __syncwarp();
+    }
+    __syncthreads();
+}
+
+// Makes X. `m` holds a tile in f32.
+template <typename T>
+INLINE void solve_chunk(float* x, float* m, Operand* a, const T* k, const float* log_decay, const float* rates,
+                        const double* sums, const Place& p, Sizes s) {
+    // By channel, pairs need a tile in f32: `m`, where they are read before they are written.
+    Tile tile = pairs<true>(k, k, log_decay, sums, p, s, BY_CHANNEL ? (Operand*)m : a, a);
+    EACH(i, r, c) m[r * WIDE_STRIDE + c] = tile.x[i];
+    __syncthreads();
+    solve(x, m, rates);
+}
+
+// I - X β, or I - β X.
+template <bool BEHIND>
+INLINE void put_solution(Operand* to, const float* x, const float* rates) {
+    EACH(i, r, c) narrow(to + r * STRIDE + c, (r == c ? 1.0f : 0.0f) - x[r * WIDE_STRIDE + c] * rates[BEHIND ? c : r]);
+    __syncthreads();
+}
