@@ -1,12 +1,12 @@
 //! The operations of [`MixerOp`] on a GPU.
 
-use std::{rc::Rc, sync::Arc};
+use std::sync::Arc;
 
 use super::{Elements, Gpu, Values};
 use crate::{
     Layout, Param, Var,
     cuda::{
-        Buffer,
+        Buffer, lock,
         ops::{
             delta::{self, Chunks},
             embed,
@@ -140,15 +140,15 @@ impl Gpu<'_> {
         self.params.elements(param).in_f32(self.cuda)
     }
 
-    fn paths(&self, layout: &Arc<Layout>, taps: usize) -> Rc<Paths> {
-        self.batch.borrow_mut().paths.get(
+    fn paths(&self, layout: &Arc<Layout>, taps: usize) -> Arc<Paths> {
+        lock(&self.batch).paths.get(
             |(other, of)| Arc::ptr_eq(other, layout) && *of == taps,
             || ((Arc::clone(layout), taps), Paths::upload(self.cuda, layout, taps)),
         )
     }
 
-    pub(crate) fn chunks(&self, layout: &Arc<Layout>) -> Rc<Chunks> {
-        self.batch.borrow_mut().chunks.get(
+    pub(crate) fn chunks(&self, layout: &Arc<Layout>) -> Arc<Chunks> {
+        lock(&self.batch).chunks.get(
             |other| Arc::ptr_eq(other, layout),
             || (Arc::clone(layout), Chunks::upload(self.cuda, layout)),
         )

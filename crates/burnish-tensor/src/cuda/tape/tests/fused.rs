@@ -1,7 +1,7 @@
 //! Fused operations, compared with the sequences that they replace.
 
 use super::*;
-use crate::{HeadMaps, Map, Norm, cuda::testing::is_real};
+use crate::{HeadMaps, Keep, Map, Norm, cuda::testing::is_real};
 
 /// Maps of `WIDTH` columns in the order of the flat buffer, a row of head norms, and a norm of rows.
 struct Maps {
@@ -88,7 +88,8 @@ fn neighbours_are_multiplied_at_once_where_nothing_is_recorded() {
         lock(&cuda.launched).clear();
         let mut tape = Tape::recording(&maps.params);
         let x = tape.external(5, WIDTH, x.clone());
-        let again = tape.checkpoint(&x, |tape, x| tape.swiglu_maps(x, [maps.gate, maps.up], maps.down));
+        let again =
+            tape.checkpoint(&x, Keep::Input, |tape, x| tape.swiglu_maps(x, [maps.gate, maps.up], maps.down));
         assert_eq!((read(&again), joined()), (recorded, 0));
     }
 }
