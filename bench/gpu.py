@@ -1,5 +1,6 @@
 """The stages of gpu.sh: ours on a GPU, beside the CPU and beside PyTorch. One JSON line a row."""
 import argparse
+import csv
 import json
 import os
 import random
@@ -32,6 +33,8 @@ STAGES = {
     "sample-one": "one sequence, 512 + 512 tokens, ours",
     "sample-yardstick": "nano-vllm's bench: 256 requests of 100 to 1,024 tokens in and out, the lengths of its seed, ours",
     "sample-torch": "`sample` by transformers' generate with a static cache",
+    "kernels-step": "the kernels of a training step of 8 sequences of 1024 tokens by time, by Nsight Compute (ncu)",
+    "kernels-sample": "the same of 64 prompts of 512 tokens and 4 decoding steps",
 }
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -164,6 +167,26 @@ def speed(stage, command):
     say(row)
 
 
+def kernels(stage, command, shown=30):
+    """The kernels of one unit, those that take longest first. Each is timed by itself, with caches as they are."""
+    ncu = ["ncu", "--metrics", "gpu__time_duration.sum", "--clock-control", "none", "--cache-control", "none", "--csv"]
+    command = [str(part) for part in [*ncu, *command]]
+    done = subprocess.run(command, input="\n", capture_output=True, text=True, timeout=LIMIT)
+    lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
+    if not lines:
+        raise RuntimeError(f"ncu measured nothing: {done.stderr.strip()[-2000:]}")
+    microseconds = {"ns": 1e-3, "us": 1.0, "ms": 1e3}
+    totals = {}
+    for row in csv.DictReader(lines):
+        # Older versions write nsecond, usecond, msecond.
+        time_of = float(row["Metric Value"].replace(",", "")) * microseconds[row["Metric Unit"].replace("second", "s")]
+        launches, total = totals.get(row["Kernel Name"], (0, 0.0))
+        totals[row["Kernel Name"]] = (launches + 1, total + time_of)
+    say({"stage": stage, "launches": sum(n for n, _ in totals.values()), "milliseconds": sum(t for _, t in totals.values()) / 1e3})
+    for name, (launches, total) in sorted(totals.items(), key=lambda item: -item[1][1])[:shown]:
+        say({"stage": stage, "kernel": name[:80], "launches": launches, "milliseconds": total / 1e3})
+
+
 def stage_compare(stage):
     for line in run([args.binaries / "burnish-bench", "gpu", BENCH.parent / "models" / "starter", "--device", args.device]).splitlines():
         say({"stage": stage, **json.loads(line)})
@@ -275,6 +298,8 @@ RUNS = {
     "sample-one": lambda stage: speed(stage, sample(1, 512, 512)),
     "sample-yardstick": lambda stage: speed(stage, ours("sample", "--requests", yardstick())),
     "sample-torch": lambda stage: speed(stage, torchs("sample.py", *SAMPLES)),
+    "kernels-step": lambda stage: kernels(stage, ours("step", "--batch", "8", "--length", "1024")),
+    "kernels-sample": lambda stage: kernels(stage, sample(64, 512, 4)),
 }
 assert RUNS.keys() == STAGES.keys()
 
