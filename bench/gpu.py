@@ -33,6 +33,7 @@ STAGES = {
     "sample-one": "one sequence, 512 + 512 tokens, ours",
     "sample-yardstick": "nano-vllm's bench: 256 requests of 100 to 1,024 tokens in and out, the lengths of its seed, ours",
     "sample-torch": "`sample` by transformers' generate with a static cache",
+    "attention-torch": "SDPA of PyTorch, causal, 16 heads of 128: each backend, also with sums in a fixed order",
     "kernels-step": "the kernels of a training step of 8 sequences of 1024 tokens by time, by Nsight Compute (ncu)",
     "kernels-sample": "the same of 64 prompts of 512 tokens and 4 decoding steps",
 }
@@ -167,6 +168,42 @@ def speed(stage, command):
     say(row)
 
 
+def stage_attention(stage, heads=16, head_dim=128, rounds=10):
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+    def seconds(work):
+        times = []
+        for _ in range(rounds + 2):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            work()
+            end.record()
+            torch.cuda.synchronize()
+            times.append(start.elapsed_time(end) / 1e3)
+        return statistics.median(times[2:])
+
+    for batch, length in [(1, 16384), (16, 1024)]:
+        size = (batch, heads, length, head_dim)
+        q, k, v, d = (torch.randn(size, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(4))
+        operations = 4 * batch * heads * head_dim * length * (length + 1) / 2
+        for fixed in (False, True):
+            torch.use_deterministic_algorithms(fixed)
+            for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
+                row = {"stage": stage, "backend": backend.name, "batch": batch, "length": length, "fixed_order": fixed}
+                try:
+                    with sdpa_kernel(backend):
+                        forward = seconds(lambda: sdpa(q, k, v, is_causal=True))
+                        out = sdpa(q, k, v, is_causal=True)
+                        backward = seconds(lambda: torch.autograd.grad(out, (q, k, v), d, retain_graph=True))
+                except RuntimeError as error:
+                    say({**row, "failed": str(error).splitlines()[0]})
+                    continue
+                say({**row, "forward_seconds": forward, "backward_seconds": backward,
+                     "forward_tflops": operations / forward / 1e12, "backward_tflops": 2.5 * operations / backward / 1e12})
+
+
 def kernels(stage, command, shown=30):
     """The kernels of one unit, those that take longest first. Each is timed by itself, with caches as they are."""
     ncu = ["ncu", "--metrics", "gpu__time_duration.sum", "--clock-control", "none", "--cache-control", "none", "--csv"]
@@ -298,6 +335,7 @@ RUNS = {
     "sample-one": lambda stage: speed(stage, sample(1, 512, 512)),
     "sample-yardstick": lambda stage: speed(stage, ours("sample", "--requests", yardstick())),
     "sample-torch": lambda stage: speed(stage, torchs("sample.py", *SAMPLES)),
+    "attention-torch": stage_attention,
     "kernels-step": lambda stage: kernels(stage, ours("step", "--batch", "8", "--length", "1024")),
     "kernels-sample": lambda stage: kernels(stage, sample(64, 512, 4)),
 }
