@@ -359,7 +359,7 @@ fn here(
     };
     policy.refuse_masked_learning(recipe)?;
     let mut policy = policy.with_latent_tokens(recipe)?.on(device);
-    let checkpointing = memory::checkpointing(recipe, &policy.model.config, &loading, free, watch)?;
+    let checkpointing = memory::checkpointing(recipe, &policy.model.config, &loading, free, watch);
     let mut trainer = Trainer::new(&policy.model, recipe.trainer_config(checkpointing));
     if let Some(checkpoint) = checkpoint {
         checkpoint.restore(policy.model_mut(), &mut trainer)?;

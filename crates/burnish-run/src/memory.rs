@@ -26,26 +26,30 @@ pub use free::free_bytes;
 
 /// The activation checkpointing of a run whose policy has the configuration `config` and was loaded as `loading` says, on a
 /// device that had `free` bytes free before. Says what `"auto"` comes to, but not where it changes nothing on a CPU.
-///
-/// # Errors
-/// If what the recipe needs can't be counted.
 pub(crate) fn checkpointing(
     recipe: &Recipe,
     config: &ModelConfig,
     loading: &Loading,
     free: Option<usize>,
     watch: &mut dyn Watch,
-) -> Result<CheckpointingBySize, RunError> {
+) -> CheckpointingBySize {
     if let ActivationCheckpointing::Always(level) = recipe.train.activation_checkpointing {
-        return Ok(level.always());
+        return level.always();
     }
-    let policy = Outline::of_config(config.clone(), loading, Path::new("policy"))?;
-    let memory = Memory::of_loaded(recipe, Some(policy), free)?;
-    let is_off = memory.checkpointing.of(recipe.train.micro_batch_tokens) == Checkpointing::Off;
-    if recipe.device != "cpu" || !is_off {
-        memory.told.into_iter().for_each(|told| watch.event(Event::Note(told)));
+    let policy = Outline::of_config(config.clone(), loading, Path::new("policy"));
+    let planned =
+        policy.map_err(RunError::from).and_then(|policy| Memory::of_loaded(recipe, Some(policy), free));
+    let (checkpointing, told) = match planned {
+        Ok(memory) => (memory.checkpointing, memory.told),
+        Err(error) => {
+            let told = format!("activation checkpointing is off: memory can't be planned: {error}");
+            (Checkpointing::Off.always(), vec![told])
+        }
+    };
+    if recipe.device != "cpu" || checkpointing.of(recipe.train.micro_batch_tokens) != Checkpointing::Off {
+        told.into_iter().for_each(|told| watch.event(Event::Note(told)));
     }
-    Ok(memory.checkpointing)
+    checkpointing
 }
 
 /// When a part takes its memory.
