@@ -329,6 +329,28 @@ fn every_setting_chooses_tokens_on_the_gpu_as_on_the_cpu() {
         }
     }
     assert!(all.len() > 20, "settings make no difference: {}", all.len());
+
+    // Controls that put and forbid tokens and ask probes; with `least`, one of them reads logits.
+    for (name, least) in [("blind", ""), ("reading", ", least=6")] {
+        let [cpu, gpu] = ["cpu", "cuda:0"].map(|device| -> Vec<Value> {
+            let (out, on) = (format!("{name}-{}", &device[..3]), format!("device={device}"));
+            let thoughts = format!(
+                "eval.thoughts={{controls=[{{forced={{text=\"zq\"}}}}, {{budget={{most=9{least}}}}}, {{shifted={{by=2.0, words=[\"1\"]}}}}, \
+                 {{certainty={{threshold=0.0, delimiter=\"1\", tokens=3, words=[\"0\"]}}}}]}}"
+            );
+            let fixed = ["eval", "grpo.toml", "--policy", "model", "policy.path=model", "--out", &out, &on, &thoughts];
+            let small = ["eval.tasks=2", "eval.temperature=1.2", "rollout.tokens_max=30"];
+            let mut command = scratch.command(&[&fixed[..], &small].concat());
+            command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path());
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+            let items = String::from_utf8(scratch.read(&format!("{out}/items.jsonl"))).unwrap();
+            items.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        });
+        same(name, &json!(cpu), &json!(gpu));
+        // What no policy would say by itself.
+        assert_eq!(json!(gpu).to_string().matches("<think>zq").count(), 2, "{gpu:?}");
+    }
 }
 
 /// The same values, numbers but for rounding.
