@@ -79,7 +79,7 @@ class Request:
 class Verdict:
     """A judgement with all that it may say.
 
-    It has a `reward`, named `rewards`, or both (then `reward` is one more component, called `reward`); or an `error`.
+    It has a `reward` or named `rewards`, not both; or an `error`.
     """
 
     reward: float | None = None
@@ -347,6 +347,8 @@ def _verdict_fields(verdict: Verdict) -> dict[str, Any]:
     if verdict.error is not None:
         return {"error": str(verdict.error)}
     fields: dict[str, Any] = {}
+    if verdict.reward is not None and verdict.rewards:
+        raise ValueError("the reward function returned both `reward` and `rewards`: leave out one")
     if verdict.reward is not None:
         fields["reward"] = _number(verdict.reward, "the reward")
     if verdict.rewards:

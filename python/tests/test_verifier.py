@@ -91,8 +91,8 @@ class Protocol(unittest.TestCase):
         self.assertEqual(answer_of("False"), {"id": 7, "reward": 0.0, "success": False})
         self.assertEqual(answer_of("{'right': 1, 'short': True}"), {"id": 7, "rewards": {"right": 1.0, "short": 1.0}})
         self.assertEqual(answer_of("{'reward': 0.5}"), {"id": 7, "rewards": {"reward": 0.5}})
-        verdict = "Verdict(1, {'a': 2}, False, {'odd': True}, 'né', None)"
-        expected = {"reward": 1, "rewards": {"a": 2}, "success": False, "flags": {"odd": True}, "feedback": "né"}
+        verdict = "Verdict(None, {'a': 2}, False, {'odd': True}, 'né', None)"
+        expected = {"rewards": {"a": 2}, "success": False, "flags": {"odd": True}, "feedback": "né"}
         self.assertEqual(answer_of(verdict), {"id": 7, **expected})
         self.assertEqual(answer_of("Verdict(reward=1, error='no judge')"), {"id": 7, "error": "no judge"})
 
@@ -114,6 +114,7 @@ class Protocol(unittest.TestCase):
             ("{'a': 'b'}", number.replace("reward must", "reward `a` must") + "'b'"),
             ("{}", "the reward function returned no reward"),
             ("Verdict(success=True)", "the reward function returned no reward"),
+            ("Verdict(1, {'a': 2})", "the reward function returned both `reward` and `rewards`: leave out one"),
             ("Verdict(1, success=1)", "`success` must be True or False, and the reward function returned 1"),
             (
                 "Verdict(1, flags={'f': 'no'})",

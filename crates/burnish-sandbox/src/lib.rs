@@ -24,6 +24,7 @@ mod python;
 mod running;
 mod setup;
 mod shell;
+mod surrogate;
 
 pub use conversation::{Conversation, Speaker};
 pub use job::{Check, Execution, Job, Limits, Outcome, Part};

@@ -129,6 +129,9 @@ pub(crate) fn same_number(gold: &Expr, answer: &Expr, work: &mut Work) -> bool {
     if gold == answer {
         return true;
     }
+    if is_name(gold) && is_name(answer) {
+        return false;
+    }
     if let Some(is_same) = same_based(gold, answer) {
         return is_same;
     }
@@ -137,6 +140,13 @@ pub(crate) fn same_number(gold: &Expr, answer: &Expr, work: &mut Work) -> bool {
         Some(false) => rounded(gold, answer, work),
         None => rounded(gold, answer, work) || same_samples(gold, answer, work),
     }
+}
+
+/// `ABC`: three or more capitals are points or an order, not factors, so CBA is another.
+fn is_name(expr: &Expr) -> bool {
+    let is_capital =
+        |factor: &Expr| matches!(factor, Expr::Symbol(name) if name.len() == 1 && name.as_str() < "a");
+    matches!(expr, Expr::Product(factors) if factors.len() > 2 && factors.iter().all(is_capital))
 }
 
 /// Compares digits in a base: as written, if only one side names the base.
@@ -293,6 +303,22 @@ mod tests {
             (r"|{-3}|", "3"),
             (r"x^{\frac12}", r"\sqrt{x}"),
             (r"\cos 58", r"\cos 58^\circ"),
+            (r"2+3\mathrm{i}", "2+3i"),
+            (r"\mathrm{e}^{\mathrm{i}\pi}", "-1"),
+            (r"\operatorname{e}^{\text{x}}", "e^x"),
+            (r"\mathit{x}+\mathsf{y}\textit{z}", "x+yz"),
+            ("2𝑥+𝜋", r"2x+\pi"),
+            ("ℯ^ⅈ", "e^i"),
+            (r"5\,\mathrm{m}", r"5\text{ meters}"),
+            (r"20^\circ\mathrm{C}", r"20^\circ"),
+            (r"3\text{ h}", "3"),
+            (r"{x+1 \over 4}", r"\frac{x+1}{4}"),
+            (r"2{3 \over 4}", "2.75"),
+            (r"1 + {{1 \over 2} \over 3}", r"\frac76"),
+            (r"{5 \choose 2}", "10"),
+            (r"\left(\sqrt{1 \over 4} \over 2\right)^2", "1/16"),
+            ("xyz", "zyx"),
+            ("AB", "BA"),
         ];
         for (gold, answer) in cases {
             assert!(agree(gold, answer) && agree(answer, gold), "{gold} {answer}");
@@ -319,6 +345,11 @@ mod tests {
             (r"15\mbox{ cm}^2", r"15\mbox{ cm}^3"),
             ("2516_8", "1358"),
             ("2516_8", "2516_9"),
+            ("2", r"2\mathrm{i}"),
+            ("2", r"2\text{x}"),
+            ("2", "2𝑖"),
+            ("2m", r"2\,\mathrm{m}"),
+            ("ABC", "CBA"),
         ];
         for (gold, answer) in cases {
             assert!(!agree(gold, answer) && !agree(answer, gold), "{gold} {answer}");
@@ -342,6 +373,9 @@ mod tests {
             ("5x+y=4", "10x=8-2y"),
             ("x>3", "3<x"),
             ("x>3", "-x<-3"),
+            ("[2,5)", r"\{x \mid 2 \le x < 5\}"),
+            (r"(-\infty,2)\cup(3,\infty)", r"\{x \in \mathbb{R} : x < 2 \text{ or } x > 3\}"),
+            (r"\begin{pmatrix}1\\-7\end{pmatrix}", r"\left[\begin{array}{c} 1 \\ -7 \end{array}\right]"),
         ];
         for (gold, answer) in same {
             assert!(agree(gold, answer), "{gold} {answer}");
@@ -359,6 +393,7 @@ mod tests {
             ("x>3", "x<3"),
             ("x>3", r"x \ge 3"),
             ("x>3", "-x>-3"),
+            ("(2,5)", r"\{x \mid 2 \le x < 5\}"),
             (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}1&2\end{pmatrix}"),
         ];
         for (gold, answer) in other {

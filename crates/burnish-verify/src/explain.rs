@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::extract::Mark;
-use crate::{Gold, Judgement, Kind, choice, extract, json, text};
+use crate::pieces::{Piece, pieces};
+use crate::{Gold, Judgement, Kind, choice, extract, json};
 
 /// Where in a response its answer was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -77,8 +78,7 @@ impl Gold {
     pub fn explain(&self, response: &str) -> Explanation {
         let judgement = self.judge(response);
         let place = extract::marked(response).map_or(Place::Whole, |found| Place::of(found.mark));
-        let words =
-            |words: &[text::Piece]| words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let words = |words: &[Piece]| words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let (reference, read): (String, Read) = match &self.0 {
             Kind::Math(reference) => (reference.shown(), reference.read_of(response)),
             Kind::Choice(letter) => {
@@ -92,16 +92,18 @@ impl Gold {
             }
             Kind::Exact(reference) => (reference.clone(), (Some(place), judgement.answer.clone())),
             Kind::Text(reference) => {
-                let answer = judgement.answer.as_deref().map(|answer| words(&text::pieces(answer)));
+                let answer = judgement.answer.as_deref().map(|answer| words(&pieces(answer)));
                 (words(reference), (Some(place), answer))
             }
             Kind::Items(items) => {
-                let answer = judgement.answer.as_deref().map(|answer| words(&text::pieces(answer)));
+                let answer = judgement.answer.as_deref().map(|answer| words(&pieces(answer)));
                 (items.iter().map(|item| words(item)).collect::<Vec<_>>().join(" | "), (Some(place), answer))
             }
             Kind::Json(value) => {
+                // Values that were read can be written.
+                let text = |value: &serde_json::Value| burnish_core::json::text(value).unwrap_or_default();
                 let found = json::found(response).and_then(Result::ok);
-                (value.to_string(), (Some(place), found.map(|(value, _)| value.to_string())))
+                (text(value), (Some(place), found.map(|(value, _)| text(&value))))
             }
             Kind::Abstention(golds) => {
                 let reference =

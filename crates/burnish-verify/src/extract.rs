@@ -1,6 +1,6 @@
 //! Where the final answer is in a response.
 //!
-//! The first of these that is there counts:
+//! The first of these that is there and holds something counts; a mark that holds nothing is only mentioned:
 //! 1. the last `\boxed{...}` (or `\fbox`); boxes joined by nothing but `,`, `;`, "and", "or" are one list;
 //! 2. the last `<answer>...</answer>`;
 //! 3. the last `#### ...`, to the end of its line;
@@ -9,6 +9,8 @@
 //! 5. without any of these: the whole response, if it is nothing but an answer; otherwise what the verifier takes for
 //!    it (`math`, `number`: the last formula or number; `choice`: a letter that opens the last line, or its "... is
 //!    (B)"; `json`: the last fenced block; `text` and `exact`: only the whole response).
+
+use crate::marks::{Found, Mention, boxed, hashes, is_nothing, is_placeholder, last_box, tag};
 
 /// How the answer was marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +32,17 @@ pub(crate) struct Marked {
 
 /// Steps 1 to 4. `None` if nothing marks an answer.
 pub(crate) fn marked(response: &str) -> Option<Marked> {
-    let found = |mark| move |text: String| Marked { text, mark, start: 0 };
-    boxed(response)
+    // A placeholder ("write it as \boxed{answer}") is an answer only if there is no other.
+    marked_by(response, is_placeholder).or_else(|| marked_by(response, is_nothing))
+}
+
+/// The marked answer, where marks whose content is a mention are passed over.
+fn marked_by(response: &str, is_mention: Mention) -> Option<Marked> {
+    let found = |mark| move |(_, text): Found| Marked { text, mark, start: 0 };
+    boxed(response, is_mention)
         .map(found(Mark::Boxed))
-        .or_else(|| tagged(response).map(found(Mark::Tag)))
-        .or_else(|| hashes(response).map(found(Mark::Hashes)))
+        .or_else(|| tag(response, is_mention).map(found(Mark::Tag)))
+        .or_else(|| hashes(response, is_mention).map(found(Mark::Hashes)))
         .or_else(|| {
             let (start, _) = phrase_at(response)?;
             Some(Marked { text: phrase(response, start)?, mark: Mark::Phrase, start })
@@ -44,47 +52,6 @@ pub(crate) fn marked(response: &str) -> Option<Marked> {
 /// Where the answer after the last phrase of `response` starts.
 pub(crate) fn earlier_phrase(response: &str) -> Option<usize> {
     phrase_at(response).map(|(start, _)| start)
-}
-
-/// The content of the last box, with that of the boxes joined to it.
-fn boxed(response: &str) -> Option<String> {
-    let (mut start, mut content) = last_box(response)?;
-    if content.trim().is_empty() {
-        return Some(content);
-    }
-    for _ in 0..16 {
-        let Some((earlier, earlier_content)) = last_box(&response[..start]) else { break };
-        let end = earlier + box_length(&response[earlier..start]);
-        if !is_connective(&response[end..start]) {
-            break;
-        }
-        if earlier_content != content {
-            content = format!("{earlier_content}, {content}");
-        }
-        start = earlier;
-    }
-    Some(content)
-}
-
-/// Start and content of the last closed box of `text`.
-fn last_box(text: &str) -> Option<(usize, String)> {
-    let start = text.rfind("\\boxed").max(text.rfind("\\fbox"))?;
-    let rest = &text[start..];
-    let open = rest.find(|c: char| !(c == '\\' || c.is_ascii_alphabetic()))?;
-    let after = rest[open..].trim_start();
-    let content = match after.strip_prefix('{') {
-        // A box that is never closed was cut off: it holds no answer, and the rest is not guessed.
-        Some(inner) => inner[..closing(inner).unwrap_or(0)].to_owned(),
-        // `\boxed 5`
-        None => after.split_whitespace().next()?.trim_end_matches(['$', '.']).to_owned(),
-    };
-    Some((start, content))
-}
-
-/// Length of the box at the start of `text`.
-fn box_length(text: &str) -> usize {
-    let open = text.find('{').map_or(0, |open| open + 1);
-    closing(&text[open..]).map_or(text.len(), |length| open + length + 1)
 }
 
 /// Where the brace that is open at the start closes.
@@ -115,21 +82,6 @@ pub(crate) fn is_connective(between: &str) -> bool {
         bare.to_lowercase().as_str(),
         "," | ";" | "and" | "or" | ",and" | ",or" | "textand" | "text{and}" | "text{or}"
     )
-}
-
-fn tagged(response: &str) -> Option<String> {
-    let lower = response.to_ascii_lowercase();
-    let start = lower.rfind("<answer>")? + "<answer>".len();
-    let length = lower[start..].find("</answer>").unwrap_or(lower.len() - start);
-    Some(response[start..start + length].to_owned())
-}
-
-fn hashes(response: &str) -> Option<String> {
-    let start = response.rfind("####")?;
-    let line = response[start..].trim_start_matches('#').lines().next().unwrap_or("");
-    // `#### Solution` is a heading; the mark of GSM8K is followed by the answer.
-    let is_heading = line.trim().ends_with(':') || line.trim().is_empty();
-    (!is_heading && !line.contains("Step")).then(|| line.to_owned())
 }
 
 /// Phrases of other languages that come right before the answer, ASCII letters in lower case.
@@ -169,9 +121,9 @@ const PHRASES: &[&str] = &[
 /// Where an answer is marked: of the last marks of each kind, the first one.
 fn mark_at(response: &str) -> Option<usize> {
     let found = [
-        last_box(response).map(|(start, _)| start),
-        tagged(response).and_then(|_| response.to_ascii_lowercase().rfind("<answer>")),
-        hashes(response).and_then(|_| response.rfind("####")),
+        last_box(response, is_nothing).map(|(start, _)| start),
+        tag(response, is_nothing).map(|(start, _)| start),
+        hashes(response, is_nothing).map(|(start, _)| start),
         phrase_at(response).map(|(_, start)| start),
     ];
     found.into_iter().flatten().min()
@@ -449,23 +401,6 @@ mod tests {
             assert_eq!(marked(response).map(|found| found.mark), Some(mark), "{response}");
         }
         assert_eq!(marked("3"), None);
-    }
-
-    #[test]
-    fn the_last_box_counts_with_what_is_joined_to_it() {
-        let cases = [
-            (r"\boxed{1} \boxed{\frac{1}{2}}", r"\frac{1}{2}"),
-            (r"\boxed{1}, \boxed{2} and $\boxed{3}$", "1, 2, 3"),
-            (r"\boxed{1} but \boxed{2}", "2"),
-            (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
-            (r"\boxed{7} and $\boxed{7}$", "7"),
-            (r"\fbox{4}", "4"),
-            (r"\boxed 5$ is it", "5"),
-        ];
-        for (response, expected) in cases {
-            assert_eq!(text(response).as_deref(), Some(expected), "{response}");
-        }
-        assert_eq!(text(r"\boxed{1} and \boxed{1").as_deref(), Some(""));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! JSON answers.
 
+use burnish_core::json;
 use serde_json::Value;
 
 use crate::extract;
+use crate::fence::blocks;
+use crate::marks::tagged;
 
 /// How many places at which a value may start are tried, from the end of a response.
 const ATTEMPTS: usize = 64;
@@ -10,7 +13,7 @@ const ATTEMPTS: usize = 64;
 /// The JSON value of a response: the marked one, that of the last fenced block, the whole response, or the last value
 /// that ends it. `Err` holds text that is not JSON.
 pub(crate) fn found(response: &str) -> Option<Result<(Value, String), String>> {
-    let parse = |text: &str| serde_json::from_str::<Value>(text).ok().map(|value| (value, text.to_owned()));
+    let parse = |text: &str| json::parse(text).ok().map(|value| (value, text.to_owned()));
     let trimmed = response.trim();
     if trimmed.is_empty() {
         return None;
@@ -18,8 +21,9 @@ pub(crate) fn found(response: &str) -> Option<Result<(Value, String), String>> {
     if let Some(found) = parse(trimmed) {
         return Some(Ok(found));
     }
-    if let Some(tag) = tag(response) {
-        let inner = fenced(tag).unwrap_or(tag).trim();
+    if let Some(tag) = tagged(response) {
+        let inner = fenced(&tag).unwrap_or(tag);
+        let inner = inner.trim();
         return Some(parse(inner).ok_or_else(|| inner.to_owned()));
     }
     if let Some(block) = fenced(response) {
@@ -36,24 +40,17 @@ pub(crate) fn found(response: &str) -> Option<Result<(Value, String), String>> {
     Some(parse(text).ok_or_else(|| text.to_owned()))
 }
 
-fn tag(response: &str) -> Option<&str> {
-    let start = response.rfind("<answer>")? + "<answer>".len();
-    let length = response[start..].find("</answer>")?;
-    Some(&response[start..start + length])
+/// The content of the last fenced block, or of what stands on one line between three ticks.
+fn fenced(text: &str) -> Option<String> {
+    if let Some(block) = blocks(text).into_iter().rfind(|block| block.is_closed) {
+        return Some(block.content);
+    }
+    let (before, _) = text.rsplit_once("```")?;
+    before.rsplit_once("```").map(|(_, inner)| inner.to_owned())
 }
 
-/// The content of the last fenced block.
-fn fenced(text: &str) -> Option<&str> {
-    let close = text.rfind("```")?;
-    let open = text[..close].rfind("```")? + 3;
-    let body = &text[open..close];
-    let line = body.find('\n').map_or(0, |line| line + 1);
-    // The first line names a language only if it looks like one.
-    let is_language = body[..line].trim().chars().all(|c| c.is_ascii_alphanumeric());
-    Some(if is_language { &body[line..] } else { body })
-}
-
-/// Objects without order, arrays with order, numbers by value, everything else exactly.
+/// Objects without order, arrays with order, numbers by value, everything else exactly. Integers have all their digits
+/// ([`json::parse`]).
 pub(crate) fn same(gold: &Value, answer: &Value) -> bool {
     match (gold, answer) {
         (Value::Number(gold), Value::Number(answer)) => {
@@ -89,7 +86,7 @@ mod tests {
     use super::*;
 
     fn agrees(gold: &str, response: &str) -> bool {
-        let gold = serde_json::from_str(gold).unwrap();
+        let gold = json::parse(gold).unwrap();
         matches!(found(response), Some(Ok((value, _))) if same(&gold, &value))
     }
 
@@ -117,6 +114,29 @@ mod tests {
         ] {
             assert!(!agrees(gold, response), "{response}");
         }
-        assert!(agrees("100", "1e2") && !agrees("9007199254740993", "9007199254740992"));
+        // An unclosed tag, a tag that is only named, a fence inside of a string.
+        assert!(
+            agrees("[1]", "<answer>[1]")
+                && agrees("[1]", "<answer>[1]</answer> stands in <answer></answer>.")
+        );
+        assert!(agrees(r#"["```"]"#, "````json\n[\"```\"]\n````") && agrees("[1]", "So: ```[1]```"));
+    }
+
+    #[test]
+    fn integers_are_compared_with_all_their_digits() {
+        let long = "123456789012345678901234567890";
+        for (gold, other) in [
+            ("9007199254740993", "9007199254740992"),
+            ("18446744073709551616", "18446744073709551617"),
+            ("-9223372036854775809", "-9223372036854775808"),
+            (long, "123456789012345678901234567891"),
+            (long, "1.2345678901234568e29"),
+            (long, "-123456789012345678901234567890"),
+        ] {
+            assert!(agrees(gold, gold) && !agrees(gold, other) && !agrees(other, gold), "{gold} {other}");
+            let (nested, of_other) = (format!(r#"{{"a": [{gold}]}}"#), format!(r#"{{"a": [{other}]}}"#));
+            assert!(agrees(&nested, &nested) && !agrees(&nested, &of_other), "{gold} {other}");
+        }
+        assert!(agrees("100", "1e2") && agrees("1", "1.0") && !agrees(long, &format!("\"{long}\"")));
     }
 }

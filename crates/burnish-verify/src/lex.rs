@@ -1,8 +1,10 @@
 //! Tokens of an answer: LaTeX, plain mathematics and the few words around them.
 
 use num_rational::BigRational;
+use unicode_normalization::UnicodeNormalization;
 
 use crate::commands::{Command, command, function, is_wordlike};
+use crate::infix::prefixed;
 use crate::numeral::ascii_digit;
 use crate::syntax::{Constant, Function, Relation};
 use crate::units::{self, Unit};
@@ -10,13 +12,21 @@ use crate::units::{self, Unit};
 /// One token.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Token {
-    Number { value: BigRational, decimals: Option<u32>, digits: String },
+    Number {
+        value: BigRational,
+        decimals: Option<u32>,
+        digits: String,
+    },
     Symbol(String),
     Constant(Constant),
     Function(Function),
     Infinity,
     Words(String),
     Separator,
+    /// "or" between two items.
+    Or,
+    /// `:` after the variable of a set.
+    Colon,
     Open(Bracket),
     Close(Bracket),
     Bar,
@@ -37,6 +47,9 @@ pub(crate) enum Token {
     Frac,
     Sqrt,
     Binomial,
+    /// `\over`, `\choose`: gone when the tokens are parsed.
+    Over,
+    Choose,
     Currency(Unit),
     Begin,
     End,
@@ -66,7 +79,7 @@ pub(crate) const LENGTH: usize = 2000;
 /// Splits `text` into tokens. `None` if it holds something unknown or is too long. With `grouped`, `1,234` outside of
 /// brackets is one number.
 pub(crate) fn lex(text: &str, grouped: bool) -> Option<Vec<Token>> {
-    let chars: Vec<char> = text.chars().take(LENGTH + 1).collect();
+    let chars: Vec<char> = text.chars().take(LENGTH + 1).map(plain).collect();
     if chars.len() > LENGTH {
         return None;
     }
@@ -75,7 +88,16 @@ pub(crate) fn lex(text: &str, grouped: bool) -> Option<Vec<Token>> {
     while lexer.at < lexer.chars.len() {
         lexer.step()?;
     }
-    Some(lexer.tokens)
+    prefixed(lexer.tokens)
+}
+
+/// A letter without its font: the 𝑥 and ℝ of copied formulas as x and R.
+fn plain(c: char) -> char {
+    let mut letters = std::iter::once(c).nfkc();
+    match (letters.next(), letters.next()) {
+        (Some(letter), None) if c.is_alphabetic() => letter,
+        _ => c,
+    }
 }
 
 pub(crate) struct Lexer {
@@ -165,6 +187,7 @@ impl Lexer {
             '⟩' => Token::Close(Bracket::Angle),
             '|' => Token::Bar,
             ',' | ';' | '，' | '、' | '；' => Token::Separator,
+            ':' => Token::Colon,
             '=' => Token::Relation(Relation::Equal),
             '≈' => Token::Relation(Relation::Approx),
             '≠' => Token::Relation(Relation::NotEqual),
@@ -263,16 +286,7 @@ impl Lexer {
             self.at += 1;
         }
         let word: String = self.chars[start..self.at].iter().collect();
-        let after_value = matches!(
-            self.tokens.last(),
-            Some(
-                Token::Number { .. }
-                    | Token::Close(_)
-                    | Token::Words(_)
-                    | Token::Constant(_)
-                    | Token::Percent
-            )
-        );
+        let after_value = self.is_after_value();
         if after_value && word.len() > 1 && units::find(&word).is_some() {
             self.push(Token::Words(word));
             return Some(());
@@ -294,6 +308,19 @@ impl Lexer {
             self.push(letter(c));
         }
         Some(())
+    }
+
+    fn is_after_value(&self) -> bool {
+        matches!(
+            self.tokens.last(),
+            Some(
+                Token::Number { .. }
+                    | Token::Close(_)
+                    | Token::Words(_)
+                    | Token::Constant(_)
+                    | Token::Percent
+            )
+        )
     }
 
     /// Whether `10^` or `10²` comes next.
@@ -395,14 +422,24 @@ impl Lexer {
 
     /// The content of `\text{...}`: words, a connective, or mathematics after all.
     fn text(&mut self, content: &str) -> Option<()> {
+        let is_spaced = self.is_spaced || content.starts_with(char::is_whitespace);
         let content = content.trim().trim_matches('.');
         let lower = content.to_lowercase();
         if content.is_empty() {
             self.is_spaced = true;
-        } else if matches!(lower.as_str(), "and" | "or" | "," | ", and" | ",and" | ", or") {
+        } else if matches!(lower.as_str(), "or" | ", or") {
+            self.push(Token::Or);
+        } else if matches!(lower.as_str(), "and" | "," | ", and" | ",and") {
             self.push(Token::Separator);
         } else if let Some(function) = function(content) {
             self.push(Token::Function(function));
+        } else if let Some(c) = single(content) {
+            // `5\,\mathrm{m}` has a unit, `5\mathrm{i}` has not.
+            let is_behind = self.is_after_value()
+                || matches!(self.tokens.last(), Some(Token::Degree))
+                || (is_spaced && matches!(self.tokens.last(), Some(Token::Symbol(_))));
+            let is_unit = is_behind && units::LETTERS.contains(c);
+            self.push(if is_unit { Token::Words(content.to_owned()) } else { letter(c) });
         } else if is_wordlike(content) {
             let content = content.replace(['{', '}'], " ");
             self.push(Token::Words(content));
@@ -415,6 +452,12 @@ impl Lexer {
         }
         Some(())
     }
+}
+
+/// The one letter that `text` is.
+fn single(text: &str) -> Option<char> {
+    let mut chars = text.chars();
+    chars.next().filter(|c| c.is_ascii_alphabetic() && chars.next().is_none())
 }
 
 /// Whether `word` is a name of mathematics without a backslash: `sqrt`, `pi`, `sin`.
@@ -446,7 +489,8 @@ fn named(word: &str) -> Option<Token> {
         "pi" => Token::Constant(Constant::Pi),
         "sqrt" => Token::Sqrt,
         "infinity" | "inf" | "oo" | "Infinity" => Token::Infinity,
-        "and" | "or" => Token::Separator,
+        "and" => Token::Separator,
+        "or" => Token::Or,
         "percent" | "percentage" | "pct" => Token::Percent,
         word => Token::Function(function(word)?),
     })

@@ -21,12 +21,16 @@ mod equal;
 mod explain;
 mod expression;
 mod extract;
+mod fence;
+mod infix;
 mod json;
 pub mod language;
 mod lex;
+mod marks;
 mod math;
 mod normal;
 mod numeral;
+mod pieces;
 mod poly;
 mod prose;
 pub mod qa;
@@ -40,8 +44,10 @@ mod units;
 mod work;
 
 use serde::{Deserialize, Serialize};
+use unicode_normalization::UnicodeNormalization;
 
 pub use explain::{Explanation, Place};
+use pieces::{Piece, pieces};
 
 /// How a response is compared with a reference answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -85,8 +91,8 @@ enum Kind {
     Math(Box<math::Reference>),
     Choice(char),
     Exact(String),
-    Text(Vec<text::Piece>),
-    Items(Vec<Vec<text::Piece>>),
+    Text(Vec<Piece>),
+    Items(Vec<Vec<Piece>>),
     Json(serde_json::Value),
     Abstention(Vec<String>),
 }
@@ -185,17 +191,17 @@ impl Verifier {
             Verifier::Choice => Kind::Choice(
                 choice::reference(reference).ok_or_else(|| refuse("it is not one letter; use `text`"))?,
             ),
-            Verifier::Exact => Kind::Exact(reference.trim().to_owned()),
+            Verifier::Exact => Kind::Exact(reference.trim().nfc().collect()),
             Verifier::Text => match serde_json::from_str::<Vec<String>>(reference) {
                 Ok(items) => {
                     Kind::Items(some(text::items(&items)).ok_or_else(|| refuse("no item has words"))?)
                 }
-                Err(_) => Kind::Text(
-                    some(text::pieces(reference)).ok_or_else(|| refuse("it has no words; use `exact`"))?,
-                ),
+                Err(_) => {
+                    Kind::Text(some(pieces(reference)).ok_or_else(|| refuse("it has no words; use `exact`"))?)
+                }
             },
             Verifier::Json => Kind::Json(
-                serde_json::from_str(reference)
+                burnish_core::json::parse(reference)
                     .map_err(|_| refuse("it is not JSON; use `text` or `exact`"))?,
             ),
             Verifier::Abstention => Kind::Abstention(abstention::golds(reference)),
@@ -238,10 +244,10 @@ impl Gold {
                 Some(Err(text)) => Judgement::of(text, false, false),
                 Some(Ok((letter, text))) => Judgement::of(text, true, letter == *gold),
             },
-            Kind::Exact(gold) => Judgement::of_texts(response, |answer| answer == gold),
-            Kind::Text(gold) => Judgement::of_texts(response, |answer| text::pieces(answer) == *gold),
+            Kind::Exact(gold) => Judgement::of_texts(response, |answer| answer.nfc().eq(gold.chars())),
+            Kind::Text(gold) => Judgement::of_texts(response, |answer| pieces::same(&pieces(answer), gold)),
             Kind::Items(gold) => {
-                Judgement::of_texts(response, |answer| text::is_made_of(&text::pieces(answer), gold))
+                Judgement::of_texts(response, |answer| text::is_made_of(&pieces(answer), gold))
             }
             Kind::Json(gold) => match json::found(response) {
                 None => Judgement::none(),

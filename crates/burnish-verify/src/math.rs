@@ -106,7 +106,7 @@ impl Reference {
                 return Some((Some(self.value.clone()), said, Place::Whole));
             }
             let bare = extract::stripped(response);
-            let whole = if response.len() <= 400 { self.read(bare) } else { None };
+            let whole = if response.len() <= 400 { self.read(bare, true) } else { None };
             if self.is_text() {
                 let last = prose::last(response, false);
                 if let Reading::Value(value @ Value::Text(_), source) = last {
@@ -126,7 +126,7 @@ impl Reference {
         if marked.mark == Mark::Phrase {
             return self.after_phrase(response, &marked, text);
         }
-        if let Some(value) = self.read(&text) {
+        if let Some(value) = self.read(&text, false) {
             return Some((Some(value), text, place));
         }
         // A box holds an answer and no prose: "any number such as 2" is not 2.
@@ -154,7 +154,7 @@ impl Reference {
             if prose::is_denied(response, marked.start) {
                 return Some((None, text, Place::Phrase));
             }
-            if let Some(value) = self.read(&text) {
+            if let Some(value) = self.read(&text, true) {
                 return Some((Some(value), text, Place::Phrase));
             }
             let said = extract::sentence(&text).to_owned();
@@ -165,7 +165,7 @@ impl Reference {
         if is_last
             && !text.ends_with('!')
             && !prose::is_denied(response, marked.start)
-            && let Some(value) = self.read(&text)
+            && let Some(value) = self.read(&text, true)
         {
             return Some((Some(value), text, Place::Phrase));
         }
@@ -189,7 +189,7 @@ impl Reference {
         if let Some(source) = unclear {
             return Some((None, source, Place::Phrase));
         }
-        if let Some(value) = self.read(&text) {
+        if let Some(value) = self.read(&text, true) {
             return Some((Some(value), text, Place::Phrase));
         }
         // "The answer is correct." marks nothing.
@@ -210,8 +210,8 @@ impl Reference {
         matches!(self.value, Value::Text(_))
     }
 
-    /// Reads a text that is nothing but an answer.
-    fn read(&self, text: &str) -> Option<Value> {
+    /// Reads a text that is nothing but an answer. In a sentence "36!" is an exclamation, in a mark a factorial.
+    fn read(&self, text: &str, is_sentence: bool) -> Option<Value> {
         let text = if self.accounting { accounted(text) } else { text.to_owned() };
         let text = if self.decimal_comma { with_point(&text).unwrap_or(text) } else { text };
         // "48 (6 × 8)" is not a product.
@@ -227,7 +227,8 @@ impl Reference {
         if !self.is_text() && (is_thousands || prose::has_words(&text)) {
             return None;
         }
-        let text = if self.is_number { exclaimed(prose::without_unit(&text)) } else { &text };
+        let text = if self.is_number { prose::without_unit(&text) } else { &text };
+        let text = if self.is_number && is_sentence { exclaimed(text) } else { text };
         read(text, self.grouped)
             .map(|value| if self.is_number { last_step(value) } else { value })
             .filter(|value| self.is_text() || !is_mere_words(value))
@@ -303,7 +304,7 @@ fn are_steps(items: &[Value]) -> bool {
         })
 }
 
-/// "36!" is an exclamation here, as in a sentence, and not a factorial.
+/// Without the sign of an exclamation.
 fn exclaimed(text: &str) -> &str {
     match text.strip_suffix('!') {
         Some(number) if number.trim_start_matches('$').parse::<f64>().is_ok() => number,
@@ -359,6 +360,27 @@ mod tests {
         assert_eq!(accounted("(x)"), "(x)");
         assert_eq!(accounted("(1,2) and more"), "-1,2 and more");
         assert!(judge("114", "(114)"));
+    }
+
+    #[test]
+    fn an_exclamation_stands_in_a_sentence_and_a_factorial_in_a_mark() {
+        for response in [r"\boxed{5!}", "<answer>5!</answer>", "#### 5!", "The answer is $5!$.", "$5!$"] {
+            assert!(judge("120", response) && judge("5!", response) && !judge("5", response), "{response}");
+        }
+        for response in ["5!", "The answer is 5!", "It is 5!"] {
+            assert!(judge("5", response) && !judge("120", response), "{response}");
+        }
+    }
+
+    #[test]
+    fn upright_letters_are_no_units() {
+        for response in [r"\boxed{2\mathrm{i}}", r"The answer is $2\text{x}$.", r"$2\,\mathrm{e}$", "2𝑥"] {
+            assert!(!judge("2", response), "{response}");
+        }
+        assert!(judge("2+3i", r"\boxed{2+3\mathrm{i}}") && judge("2x", r"So it is $2\mathrm{x}$."));
+        assert!(judge("2", r"\boxed{2\,\mathrm{m}}") && judge("2", r"\boxed{2\text{ L}}"));
+        assert!(!judge(r"\text{ABC}", r"\boxed{\text{CBA}}") && !judge("ABC", r"\boxed{CBA}"));
+        assert!(judge(r"\text{ABC}", r"\boxed{ABC}") && judge("ABC", r"\boxed{\text{ABC}}"));
     }
 
     #[test]

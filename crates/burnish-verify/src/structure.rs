@@ -35,16 +35,20 @@ impl Parser<'_> {
                 if items.len() > ELEMENTS {
                     return None;
                 }
-                if !p.eat(&Token::Separator) {
+                if !p.separator() {
                     return Some(items);
                 }
-                while p.eat(&Token::Separator) {}
+                while p.separator() {}
                 // `18, ` and `x = 2;`: a separator may end an answer, but not the content of a bracket.
                 if p.peek().is_none() && !is_inside {
                     return Some(items);
                 }
             }
         })
+    }
+
+    fn separator(&mut self) -> bool {
+        self.eat(&Token::Separator) || self.eat(&Token::Or)
     }
 
     /// Sides with relations between them.
@@ -109,10 +113,12 @@ impl Parser<'_> {
                         return false;
                     }
                 }
-                Token::Separator if depth == 1 => return true,
+                Token::Separator | Token::Or if depth == 1 => return true,
                 Token::Begin | Token::Union | Token::Relation(_) => return true,
                 // `{(1, 2)}`: a group is looked through.
-                Token::Separator if self.tokens[self.at] == Token::Open(Bracket::Group) => return true,
+                Token::Separator | Token::Or if self.tokens[self.at] == Token::Open(Bracket::Group) => {
+                    return true;
+                }
                 _ => {}
             }
         }
@@ -123,6 +129,15 @@ impl Parser<'_> {
         self.at += 1;
         if open == Bracket::Set && self.eat(&Token::Close(Bracket::Set)) {
             return Some(Value::Set(Vec::new()));
+        }
+        if matches!(open, Bracket::Set | Bracket::Group) {
+            let start = self.at;
+            if let Some(condition) = self.solutions()
+                && self.eat(&Token::Close(open))
+            {
+                return Some(condition);
+            }
+            self.at = start;
         }
         let mut items = self.items(true)?;
         let Some(Token::Close(close)) = self.peek() else { return None };
@@ -136,6 +151,7 @@ impl Parser<'_> {
                 1 => items.pop(),
                 _ => Some(Value::Tuple(items)),
             },
+            (Bracket::Square, Bracket::Square) if matches!(items[..], [Value::Matrix(_)]) => items.pop(),
             (open, close) if is_interval(open) && is_interval(close) => {
                 let [low, high] = <[Value; 2]>::try_from(items).ok()?;
                 let end = |value, bracket| match value {
@@ -147,6 +163,33 @@ impl Parser<'_> {
                 Some(Value::Interval(end(low, open)?, end(high, close)?))
             }
             _ => None,
+        }
+    }
+
+    /// `x \mid 2 \le x < 5`, `x \in \mathbb{R} : ...`: the relation, or several joined by "or", that a set is given by.
+    fn solutions(&mut self) -> Option<Value> {
+        let Some(Token::Symbol(name)) = self.peek() else { return None };
+        let variable = Value::bare(Expr::Symbol(name.clone()));
+        self.at += 1;
+        if self.eat(&Token::In) {
+            let is_grouped = self.eat(&Token::Open(Bracket::Group));
+            let is_real = self.eat(&Token::Symbol("R".to_owned()));
+            if !is_real || (is_grouped && !self.eat(&Token::Close(Bracket::Group))) {
+                return None;
+            }
+        }
+        if !(self.eat(&Token::Bar) || self.eat(&Token::Colon)) {
+            return None;
+        }
+        let mut parts = vec![self.item()?];
+        while self.eat(&Token::Or) {
+            parts.push(self.item()?);
+        }
+        let is_solved = |part: &Value| matches!(part, Value::Chain(sides, _) if sides.contains(&variable));
+        match parts.len() {
+            _ if !parts.iter().all(is_solved) => None,
+            1 => parts.pop(),
+            _ => Some(Value::List(parts)),
         }
     }
 
@@ -343,6 +386,20 @@ mod tests {
             ("5 apples", "Quantity"),
             ("60 km/h", "Quantity"),
             ("3 4", "None"),
+            (r"\left[\begin{array}{c} 1 \\ -7 \end{array}\right]", "Matrix"),
+            (r"\left[\begin{array}{c} 1 \\ -7 \end{array}\right)", "None"),
+            ("[1]", "Quantity"),
+            (r"{3 \over 4}", "Quantity"),
+            (r"3{1 \over 4}, \left(n + 1 \over 2\right)", "List"),
+            (r"1 \over 2 \over 3", "None"),
+            (r"{1 \over 2", "None"),
+            (r"\{x \mid 2 \le x < 5\}", "Chain"),
+            (r"\{x \in \mathbb{R} : x < 2 \text{ or } x > 3\}", "List"),
+            ("{x | x < 2}", "Chain"),
+            (r"\{x \in \mathbb{Z} \mid 2 \le x < 5\}", "None"),
+            (r"\{x \mid x > 2, x < 5\}", "None"),
+            (r"\{x \mid y < 5\}", "None"),
+            ("3:4", "None"),
             (r"\unknown{3}", "None"),
             ("", "None"),
             ("(1,2", "None"),

@@ -60,6 +60,9 @@ const UNITS: &[&[&str]] = &[
     &["hectare", "hectares"],
 ];
 
+/// Units of one letter, which stand upright behind a number. Their case counts, unlike that of words.
+pub(crate) const LETTERS: &str = "ACFHJKLMNTVWghlmst";
+
 /// The degree.
 pub(crate) const DEGREE: Unit = Unit { name: "degree", power: 1 };
 

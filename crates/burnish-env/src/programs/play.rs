@@ -27,11 +27,11 @@ pub(super) fn truth_of(task: &Task) -> Result<Truth, EnvError> {
 impl Judge {
     pub(super) fn verdict(&self, truth: &Truth, answer: &str) -> Verdict {
         // Most of what a beginner says is no program; it need not be run.
-        let Some(program) = python(answer).filter(|program| program.contains("def f(")) else {
+        let Some(program) = python(answer, &["f"]).filter(|program| program.contains("def f(")) else {
             return Finding::not_run("there is no function f in the answer").verdict(false);
         };
         let job = Job {
-            parts: vec![Part("<answer>", program)],
+            parts: vec![Part("<answer>", &program)],
             checks: truth.tests.iter().map(String::as_str).collect(),
             name: "answer",
             stdin: "",

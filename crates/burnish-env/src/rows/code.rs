@@ -2,7 +2,7 @@
 
 use burnish_core::Verdict;
 use burnish_sandbox::{Job, Limits, Outcome, Part, Sandbox, Settings};
-use burnish_verify::code::python;
+use burnish_verify::code::{called, definition, python};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -46,6 +46,8 @@ const TESTS: &str = "tests";
 /// What a row asks of a program.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked<'r> {
+    /// The names that the tests use: what the answer defines.
+    names: Vec<&'r str>,
     /// Python before the answer, and the function that the answer must have.
     begin: Option<(&'r str, &'r str)>,
     setup: Option<&'r str>,
@@ -115,6 +117,9 @@ impl CodeConfig {
         let entry_point = text(&self.entry_point, "entry_point")?;
         let begin = text(&self.begin, "begin")?;
         let setup = text(&self.setup, "setup")?;
+        // `Solution().f` is defined where `Solution` is.
+        let defined = entry_point.map(|name| name.split(['(', '.']).next().unwrap_or(name).trim());
+        let mut names: Vec<&str> = defined.into_iter().collect();
         let how = match (&self.inputs, &self.outputs) {
             (Some(inputs), Some(outputs)) => {
                 let (given, wanted) = (texts(row, inputs, "inputs")?, texts(row, outputs, "outputs")?);
@@ -130,11 +135,19 @@ impl CodeConfig {
             _ => {
                 let tests = self.tests.as_deref().unwrap_or(TESTS);
                 let tests = texts(row, tests, "tests")?;
+                if names.is_empty() {
+                    let is_theirs = |name: &&str| {
+                        tests.iter().copied().chain(setup).any(|test| definition(test, name).is_some())
+                    };
+                    names.extend(tests.iter().flat_map(|test| called(test)).filter(|name| !is_theirs(name)));
+                    names.sort_unstable();
+                    names.dedup();
+                }
                 let call = entry_point.map(|name| format!("\ncheck({name})\n")).unwrap_or_default();
                 How::Tests(tests.into_iter().map(|test| format!("{test}{call}")).collect())
             }
         };
-        Ok(Asked { begin: begin.zip(entry_point), setup, how })
+        Ok(Asked { names, begin: begin.zip(defined), setup, how })
     }
 }
 
@@ -157,23 +170,9 @@ fn texts<'r>(row: &'r Map<String, Value>, key: &str, setting: &str) -> Result<Ve
 /// stands before it (imports, other functions); any other answer goes on where the beginning ends.
 fn program(asked: &Asked<'_>, answer: &str) -> String {
     let Some((begin, entry_point)) = asked.begin else { return answer.to_owned() };
-    let defines = |text: &str| -> Option<usize> {
-        let mut at = 0;
-        for line in text.split_inclusive('\n') {
-            let name = line.strip_prefix("async ").unwrap_or(line).strip_prefix("def ").map(str::trim_start);
-            if name
-                .and_then(|name| name.strip_prefix(entry_point))
-                .is_some_and(|rest| rest.trim_start().starts_with('('))
-            {
-                return Some(at);
-            }
-            at += line.len();
-        }
-        None
-    };
-    match defines(answer) {
+    match definition(answer, entry_point) {
         Some(_) => {
-            let before = defines(begin).and_then(|at| begin.get(..at)).unwrap_or_default();
+            let before = definition(begin, entry_point).and_then(|at| begin.get(..at)).unwrap_or_default();
             format!("{before}\n{answer}")
         }
         None => format!("{begin}{answer}"),
@@ -193,9 +192,12 @@ impl Code {
         Code { config: config.clone(), sandbox: Sandbox::new(config.sandbox.clone()) }
     }
 
-    fn run(&self, row: &Map<String, Value>, answer: &str) -> Result<Finding, String> {
+    fn run(&self, row: &Map<String, Value>, response: &str) -> Result<Verdict, String> {
         let asked = self.config.asked(row)?;
-        let program = program(&asked, answer);
+        let Some(answer) = python(response, &asked.names) else {
+            return Ok(Finding::not_run("there is no program in the answer").verdict(false));
+        };
+        let program = program(&asked, &answer);
         let limits = self.config.limits;
         match &asked.how {
             How::Tests(tests) => {
@@ -205,9 +207,11 @@ impl Code {
                 // A program's own `if __name__ == "__main__"` is not part of what is tested.
                 let job = Job { parts, checks, name: "answer", stdin: "", limits };
                 let execution = self.sandbox.run(&job).map_err(|error| error.to_string())?;
-                Ok(Finding::of_tests(execution, &limits))
+                Ok(Finding::of_tests(execution, &limits).verdict(true))
             }
-            How::Runs(runs) => self.all_runs(&program, asked.setup, runs),
+            How::Runs(runs) => {
+                self.all_runs(&program, asked.setup, runs).map(|finding| finding.verdict(true))
+            }
         }
     }
 
@@ -250,14 +254,7 @@ fn is_same(written: &str, wanted: &str) -> bool {
 impl Judge for Code {
     fn judge(&self, request: &Request<'_>) -> Verdict {
         let Some(row) = request.task.as_object() else { return Verdict::unscored("the task is no row") };
-        let finding = match python(request.completion) {
-            Some(answer) => self.run(row, answer),
-            None => Ok(Finding::not_run("there is no program in the answer")),
-        };
-        match finding {
-            Ok(finding) => finding.verdict(python(request.completion).is_some()),
-            Err(why) => Verdict::unscored(why),
-        }
+        self.run(row, request.completion).unwrap_or_else(Verdict::unscored)
     }
 
     fn is_slow(&self, _: &Value) -> bool {
@@ -291,6 +288,26 @@ mod tests {
         assert_eq!(program(&asked, again), expected);
         assert_eq!(program(&asked, "def ff(x):\n    pass\n"), format!("{begin}def ff(x):\n    pass\n"));
         assert_eq!(asked.how, How::Tests(vec!["def check(f): assert f(1) == 1\ncheck(f)\n".into()]));
+    }
+
+    #[test]
+    fn the_names_that_tests_use_are_what_an_answer_defines() {
+        let names = |keys: Value, row: Value| {
+            let config = config(keys);
+            config
+                .asked(row.as_object().unwrap())
+                .unwrap()
+                .names
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        let tests = json!({"tests": ["assert close(f(3), 1)", "def close(a, b): return a == b"], "setup": "def g(): 1"});
+        assert_eq!(names(json!({}), tests), ["f"]);
+        let check = json!({"tests": "def check(f): assert f(1) == 1", "name": "Solution().f"});
+        assert_eq!(names(json!({"entry_point": "name"}), check), ["Solution"]);
+        let runs = json!({"inputs": ["1"], "outputs": ["2"]});
+        assert!(names(json!({"inputs": "inputs", "outputs": "outputs"}), runs).is_empty());
     }
 
     #[test]

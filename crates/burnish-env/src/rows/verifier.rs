@@ -1,5 +1,6 @@
 //! Verifiers: the interface to them, and the requests and answers of an external one.
 
+use burnish_core::names::nearest;
 use burnish_core::{Message, Verdict};
 use burnish_verify::Verifier;
 use serde::Serialize;
@@ -213,11 +214,27 @@ fn refused(line: &str, what: &str) -> String {
     format!("the verifier's line {what}: {}", shortened(line))
 }
 
+/// What an answer may state.
+const FIELDS: [&str; 8] = ["id", "reward", "rewards", "success", "flags", "metrics", "feedback", "error"];
+
 /// The verdict in an answer.
 pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, String> {
+    if let Some(unknown) = answer.keys().find(|key| !FIELDS.contains(&key.as_str())) {
+        let meant =
+            nearest(unknown, FIELDS).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        return Err(format!(
+            "the verifier's answer has a field `{unknown}`, which is none of {}{meant}",
+            FIELDS.join(", ")
+        ));
+    }
     let field = |key: &str| answer.get(key).filter(|value| !value.is_null());
     if let Some(reason) = field("error") {
         return Err(format!("the verifier could not judge: {}", as_text(reason)));
+    }
+    if field("reward").is_some() && field("rewards").is_some() {
+        return Err("the verifier's answer has both `reward` and `rewards`, which would be paid twice: leave out one; \
+                    `metrics` takes numbers that are not paid"
+            .to_owned());
     }
     let mut rewards = BTreeMap::new();
     if let Some(reward) = field("reward") {
@@ -262,11 +279,13 @@ pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, Strin
     Ok(verdict)
 }
 
+/// The greatest reward: squares of rewards and their sums must be numbers too.
+const REWARD_MAX: f64 = 1e100;
+
 fn finite(value: &Value, name: &str) -> Result<f64, String> {
-    value
-        .as_f64()
-        .filter(|reward| reward.is_finite())
-        .ok_or_else(|| format!("the verifier's reward `{name}` must be a finite number, not {value}"))
+    value.as_f64().filter(|reward| reward.abs() <= REWARD_MAX).ok_or_else(|| {
+        format!("the verifier's reward `{name}` must be a finite number, at most {REWARD_MAX:e}, not {value}")
+    })
 }
 
 fn as_text(value: &Value) -> String {
@@ -317,8 +336,23 @@ mod tests {
         let refuse = |answer: Value, expected: &str| assert_eq!(verdict(answer).unwrap_err(), expected);
         refuse(json!({"id": 3}), "the verifier's answer has neither `reward` nor `rewards`");
         refuse(json!({"id": 3, "rewards": {}}), "the verifier's answer has neither `reward` nor `rewards`");
-        let not_a_number = "the verifier's reward `reward` must be a finite number, not \"1\"";
-        refuse(json!({"id": 3, "reward": "1"}), not_a_number);
+        refuse(
+            json!({"id": 3, "reward": 1, "rewards": {"right": 1}}),
+            "the verifier's answer has both `reward` and `rewards`, which would be paid twice: leave out one; `metrics` \
+             takes numbers that are not paid",
+        );
+        for (field, meant) in
+            [("sucess", "; did you mean `success`?"), ("Reward", "; did you mean `reward`?"), ("note", "")]
+        {
+            let error = verdict(json!({"id": 3, "reward": 1, field: true})).unwrap_err();
+            assert!(
+                error.contains(&format!("`{field}`")) && error.ends_with(&format!("error{meant}")),
+                "{error}"
+            );
+        }
+        let not_a_number = "the verifier's reward `reward` must be a finite number, at most 1e100, not ";
+        refuse(json!({"id": 3, "reward": "1"}), &format!("{not_a_number}\"1\""));
+        refuse(json!({"id": 3, "reward": -1e160}), &format!("{not_a_number}-1e+160"));
         refuse(json!({"id": 3, "error": "no judge"}), "the verifier could not judge: no judge");
         refuse(json!({"id": 2}), "the verifier's line answers request 2, not 3: {\"id\":2}");
         refuse(json!({"reward": 1}), "the verifier's line has no `id`: {\"reward\":1}");

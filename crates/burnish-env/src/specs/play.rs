@@ -68,7 +68,7 @@ impl Judge {
         let Some(spec) = block(answer) else {
             return not_run("not_extracted", "there is no ```python block in the answer");
         };
-        self.verdict_on(truth, spec).unwrap_or_else(Verdict::unscored)
+        self.verdict_on(truth, &spec).unwrap_or_else(Verdict::unscored)
     }
 
     fn verdict_on(&self, truth: &Truth, spec: &str) -> Result<Verdict, String> {

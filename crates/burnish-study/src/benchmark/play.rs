@@ -361,7 +361,7 @@ fn sample(
             let judgement = gold.judge(&message.content);
             (judgement.answer, judgement.reason.into())
         }
-        _ => (code::python(&message.content).map(str::to_owned), Outcome::of_program(&episode.verdict)),
+        _ => (code::python(&message.content, &[]), Outcome::of_program(&episode.verdict)),
     };
     let language = language.map(|language| Spoken::of(&spoken(message), language));
     let agrees = language.as_ref().is_none_or(|language| {

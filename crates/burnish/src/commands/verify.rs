@@ -58,6 +58,9 @@ struct Counts {
     different: usize,
     unreadable: usize,
     no_answer: usize,
+    /// Rows whose reference or response is none, and the first of them with what is wrong.
+    not_judged: usize,
+    first_problem: Option<String>,
 }
 
 impl Counts {
@@ -77,12 +80,23 @@ impl Counts {
 
 pub(crate) fn run(arguments: Arguments) -> Done {
     let mut counts = Counts::default();
-    let mut shown = |place: &str, explained: &Explanation| {
-        counts.add(explained.judgement.reason);
-        if arguments.json {
-            out::json(line(place, explained).trim_end());
-        } else {
-            print!("{}", block(place, explained));
+    let mut shown = |place: &str, judged: Result<&Explanation, String>| match judged {
+        Ok(explained) => {
+            counts.add(explained.judgement.reason);
+            if arguments.json {
+                out::json(line(place, explained).trim_end());
+            } else {
+                print!("{}", block(place, explained));
+            }
+        }
+        Err(problem) => {
+            counts.not_judged += 1;
+            if arguments.json {
+                out::json(&json!({ "at": place, "error": problem }).to_string());
+            } else {
+                println!("{place}: not judged: {}", printable(&problem));
+            }
+            counts.first_problem.get_or_insert(format!("{place}: {problem}"));
         }
     };
     if let Some(file) = &arguments.data {
@@ -93,47 +107,71 @@ pub(crate) fn run(arguments: Arguments) -> Done {
             return Err("there is no response: write it behind the verifier, in quotes".into());
         }
         for (index, response) in arguments.responses.iter().enumerate() {
-            shown(&format!("response {}", index + 1), &gold.explain(response));
+            shown(&format!("response {}", index + 1), Ok(&gold.explain(response)));
         }
     }
     let rows = counts.rows();
-    let Counts { correct, different, unreadable, no_answer } = counts;
+    let Counts { correct, different, unreadable, no_answer, not_judged, first_problem } = counts;
     if arguments.json {
         let counts = json!({
-            "rows": rows, "correct": correct, "different": different, "unreadable": unreadable, "no_answer": no_answer
+            "rows": rows, "correct": correct, "different": different, "unreadable": unreadable, "no_answer": no_answer,
+            "not_judged": not_judged
         });
         out::json(&json!({ "summary": counts }).to_string());
     } else {
+        let others = if not_judged > 0 { format!("; {not_judged} more not judged") } else { String::new() };
         println!(
-            "{correct} of {rows} correct, {different} different, {unreadable} unreadable, {no_answer} without an answer"
+            "{correct} of {rows} correct, {different} different, {unreadable} unreadable, {no_answer} without an \
+             answer{others}"
         );
+    }
+    match first_problem {
+        Some(problem) if rows == 0 => Err(format!("no row could be judged; the first one: {problem}").into()),
+        _ => Ok(()),
+    }
+}
+
+fn judge_file(
+    arguments: &Arguments,
+    file: &Path,
+    shown: &mut impl FnMut(&str, Result<&Explanation, String>),
+) -> Done {
+    // Many rows have the same reference, so it is parsed once.
+    let mut last: Option<(String, Gold)> = None;
+    for (index, record) in Stream::open(file)?.enumerate() {
+        let record = record?;
+        let columns = &record.columns;
+        let found = column(columns, arguments.response_column.as_deref(), &RESPONSES, "response").and_then(
+            |response| Ok((response, column(columns, arguments.gold_column.as_deref(), &GOLDS, "gold")?)),
+        );
+        let judged = match found {
+            Ok((response, gold)) => judge(arguments.verifier, response, gold, &mut last),
+            // What the first row lacks is probably no column of the file.
+            Err(problem) if index == 0 => return Err(DataError::at(file, record.place, problem).into()),
+            Err(problem) => Err(problem),
+        };
+        shown(&record.place.to_string(), judged.as_ref().map_err(Clone::clone));
     }
     Ok(())
 }
 
-fn judge_file(arguments: &Arguments, file: &Path, shown: &mut impl FnMut(&str, &Explanation)) -> Done {
-    // Many rows have the same reference, so it is parsed once.
-    let mut last: Option<(String, Gold)> = None;
-    for record in Stream::open(file)? {
-        let record = record?;
-        let at = |problem: String| DataError::at(file, record.place, problem);
-        let response = column(&record.columns, arguments.response_column.as_deref(), &RESPONSES, "response")
-            .map_err(at)?;
-        let response = said(response)
-            .ok_or_else(|| at("the response is neither a text nor a list of messages".to_owned()))?;
-        let gold = column(&record.columns, arguments.gold_column.as_deref(), &GOLDS, "gold").map_err(at)?;
-        let gold = reference(gold)
-            .ok_or_else(|| at("the reference answer is neither a text nor a number".to_owned()))?;
-        let gold = match &last {
-            Some((text, read)) if *text == gold => read,
-            _ => {
-                let read = arguments.verifier.gold(&gold).map_err(|error| at(error.to_string()))?;
-                &last.insert((gold, read)).1
-            }
-        };
-        shown(&record.place.to_string(), &gold.explain(&response));
-    }
-    Ok(())
+/// Judges one row, or says why it can't be judged.
+fn judge(
+    verifier: Verifier,
+    response: &Value,
+    gold: &Value,
+    last: &mut Option<(String, Gold)>,
+) -> Result<Explanation, String> {
+    let response = said(response).ok_or("the response is neither a text nor a list of messages")?;
+    let gold = reference(gold).ok_or("the reference answer is neither a text nor a number")?;
+    let gold = match last {
+        Some((text, read)) if *text == gold => read,
+        _ => {
+            let read = verifier.gold(&gold).map_err(|error| error.to_string())?;
+            &mut last.insert((gold, read)).1
+        }
+    };
+    Ok(gold.explain(&response))
 }
 
 /// The named column, or the first of `known` that exists.
@@ -148,16 +186,23 @@ fn column<'a>(
         Some(name) => {
             field(row, name).ok_or_else(|| format!("there is no column `{name}`; there are {}", columns()))
         }
-        None => known.iter().find_map(|name| field(row, name)).ok_or_else(|| {
-            format!("no column is known as the {what}; name it by `--{what}-column`; there are {}", columns())
-        }),
+        None => {
+            known.iter().filter_map(|name| field(row, name)).min_by_key(|value| value.is_null()).ok_or_else(
+                || {
+                    format!(
+                        "no column is known as the {what}; name it by `--{what}-column`; there are {}",
+                        columns()
+                    )
+                },
+            )
+        }
     }
 }
 
 /// The value of column `a`, or for `a.b` that of its field `b`.
 fn field<'a>(row: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     if let Some(value) = row.get(name) {
-        return Some(value).filter(|value| !value.is_null());
+        return Some(value);
     }
     let (column, rest) = name.split_once('.')?;
     field(row.get(column)?.as_object()?, rest)

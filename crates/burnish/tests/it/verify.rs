@@ -65,7 +65,45 @@ fn columns_can_be_named_and_errors_say_where() {
     let named =
         ["verify", "choice", "--data", "rows.jsonl", "--response-column", "said.text", "--gold-column"];
     let with = |gold: &'static str| named.iter().copied().chain([gold]).collect::<Vec<_>>();
-    scratch.burnish(&with("right")).fails_with(&["rows.jsonl, line 2", "no letter", "use `text`"]);
+    let said = scratch.burnish(&with("right")).succeeds().stdout();
+    assert!(said.contains("line 2: not judged: `no letter` is no reference"), "{said}");
     scratch.burnish(&with("wrong")).fails_with(&["line 1", "`wrong`", "`right`"]);
     scratch.burnish(&["verify", "number", "--gold", "x", "1"]).fails_with(&["not one number"]);
+}
+
+#[test]
+fn rows_that_cant_be_judged_are_named_and_counted() {
+    let scratch = Scratch::new();
+    let rows = [
+        r#"{"response": "18", "answer": "a lot"}"#,
+        r#"{"response": "18", "answer": 18}"#,
+        r#"{"response": "18", "answer": null}"#,
+        r#"{"response": {"text": "18"}, "answer": 18}"#,
+        r#"{"response": "18"}"#,
+        r#"{"response": "17", "answer": 18}"#,
+    ];
+    scratch.write("rows.jsonl", rows.join("\n"));
+    let said = scratch.burnish(&["verify", "number", "--data", "rows.jsonl"]).succeeds().stdout();
+    for expected in [
+        "line 1: not judged: `a lot` is no reference for the verifier `number`",
+        "line 2: correct",
+        "line 3: not judged: the reference answer is",
+        "line 4: not judged: the response is",
+        "line 5: not judged: no column is known as the gold",
+        "line 6: different",
+        "1 of 2 correct, 1 different, 0 unreadable, 0 without an answer; 4 more not judged",
+    ] {
+        assert!(said.contains(expected), "{expected} is not in {said}");
+    }
+    let said = scratch.burnish(&["verify", "number", "--data", "rows.jsonl", "--json"]).succeeds().stdout();
+    let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines[0]["error"].as_str().unwrap().contains("`a lot`"));
+    assert_eq!(
+        (&lines[6]["summary"]["rows"], &lines[6]["summary"]["not_judged"]),
+        (&Value::from(2), &Value::from(4))
+    );
+    scratch.write("rows.jsonl", rows[0]);
+    scratch
+        .burnish(&["verify", "number", "--data", "rows.jsonl"])
+        .fails_with(&["no row could be judged", "`a lot`"]);
 }
