@@ -7,7 +7,7 @@ use burnish_env::rollout::{Overlong, RolloutSpec, SeedPlace, Spawn, play, replay
 use burnish_env::{Generator, build};
 use serde_json::{Value, json};
 
-type Tests = [(&'static str, fn()); 8];
+type Tests = [(&'static str, fn()); 10];
 
 const TESTS: Tests = [
     ("tests_of_a_column_decide", tests_of_a_column_decide),
@@ -16,6 +16,8 @@ const TESTS: Tests = [
     ("a_limit_is_a_flag_and_not_a_lost_episode", a_limit_is_a_flag),
     ("demonstrations_of_programs_pass_and_wrong_ones_fail", demonstrations_of_programs),
     ("references_of_humaneval_and_mbpp_are_right_as_answers", references),
+    ("names_of_the_row_are_not_those_of_the_answer", names_of_the_row),
+    ("a_program_that_is_not_trusted_does_not_meet_its_tests", trust),
     ("the_verdict_is_on_the_record", the_verdict_is_on_the_record),
     ("where_nothing_can_be_run_episodes_are_unscored_with_the_reason", nothing_can_be_run),
 ];
@@ -142,6 +144,42 @@ fn an_answer_may_go_on() {
     assert_rewards(&fixture.answered("    return 3 * r\n"), 0.0, 0.0);
 }
 
+/// As in HumanEval/32, whose test calls a function that its prompt defines.
+fn names_of_the_row() {
+    let row = json!({
+        "prompt": "def poly(xs, x):\n    return sum(c * x ** i for i, c in enumerate(xs))\n\n\ndef zero(xs):\n    \"\"\"Where poly is 0.\"\"\"\n",
+        "test": "def check(f):\n    assert abs(poly([2, 4], f([2, 4]))) < 1e-6\n",
+        "entry_point": "zero",
+    });
+    let code = json!({"tests": "test", "entry_point": "entry_point", "begin": "prompt"});
+    let fixture = Fixture::new(&[row], code);
+    assert_rewards(&fixture.answered("    return -xs[0] / xs[1]\n"), 1.0, 1.0);
+    assert_rewards(&fixture.answered("    return 0.0\n"), 0.0, 0.0);
+    for forged in [
+        "def poly(xs, x):\n    return 0\n\ndef zero(xs):\n    return 0.0\n",
+        "    return 0.0\n\nabs = poly = lambda *_: 0\n",
+    ] {
+        assert_rewards(&fixture.answered(forged), 0.0, 0.0);
+    }
+    // Without a name for what is tested, setup's own names hold as well.
+    let row = json!({"prompt": "Write f.", "tests": ["assert near(f(1), 2)"], "before": "def near(a, b): return abs(a - b) < 1e-6"});
+    let fixture = Fixture::new(&[row], json!({"setup": "before"}));
+    assert_rewards(&fixture.answered("def f(x): return x + 1"), 1.0, 1.0);
+    assert_rewards(&fixture.answered("def near(a, b): return True\ndef f(x): return x"), 0.0, 0.0);
+}
+
+fn trust() {
+    let row = json!({"prompt": "Write f().", "tests": ["assert f() == 3"]});
+    let forged = "class All(int):\n    __eq__ = lambda *_: True\ndef f(): return All()";
+    assert_rewards(&Fixture::new(&[row.clone()], json!({})).answered(forged), 0.0, 0.0);
+    assert_rewards(&Fixture::new(&[row], json!({"trust": "in_process"})).answered(forged), 1.0, 1.0);
+    // Tests that replace what the program prints to need its process.
+    let row = json!({"prompt": "Write f().", "tests": ["import io, contextlib\nwith contextlib.redirect_stdout(io.StringIO()) as out: f()\nassert out.getvalue() == '3\\n'"]});
+    let prints = "def f(): print(3)";
+    assert_rewards(&Fixture::new(&[row.clone()], json!({})).answered(prints), 0.0, 0.0);
+    assert_rewards(&Fixture::new(&[row], json!({"trust": "in_process"})).answered(prints), 1.0, 1.0);
+}
+
 fn a_limit_is_a_flag() {
     let row = json!({"prompt": "Write f().", "tests": ["assert f() is None"]});
     let fixture = Fixture::new(&[row], json!({"limits": {"wall_seconds": 0.5, "memory_bytes": 134_217_728}}));
@@ -201,6 +239,8 @@ fn demonstrations_of_programs() {
             right.lines().enumerate().filter(|(at, _)| *at != 1).map(|(_, line)| line).collect();
         assert!(!verdict(task, &wrong.join("\n")).success, "{wrong:?}");
     }
+    let forged = "class All(list):\n    __eq__ = lambda *_: True\ndef f(xs): return All()";
+    assert!(tasks.iter().all(|task| !verdict(task, forged).success));
     assert!(verdict(&tasks[0], "I don't know.").flags["parse_error"]);
 }
 

@@ -14,6 +14,7 @@
 //! [`Process`] is what any helper in another program needs: lines in, lines out, a deadline, and an end with ours.
 //! [`Conversation`] is the same for one that speaks unasked.
 
+mod border;
 mod conversation;
 #[cfg(target_os = "linux")]
 mod guard;
@@ -26,6 +27,7 @@ mod setup;
 mod shell;
 mod surrogate;
 
+pub use border::{Border, Trial};
 pub use conversation::{Conversation, Speaker};
 pub use job::{Check, Execution, Job, Limits, Outcome, Part};
 pub use pool::{Sandbox, SandboxError, Settings};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::{Answer, Execution, Job, Outcome};
+use crate::job::{Answer, Execution, Job, Limits, Outcome};
 use crate::process::{Process, Silence};
 use crate::python::Interpreter;
 use crate::setup::{COMMAND, Greeting, Isolation, Report, Setup, Stage, can_guard};
@@ -33,7 +33,7 @@ impl Default for Settings {
 /// Why nothing is run here. It is not the program's fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct SandboxError(String);
+pub struct SandboxError(pub(crate) String);
 
 /// Runs Python programs where they can reach nothing. Shared by many threads.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ struct State {
 
 /// A guard that waits for jobs.
 #[derive(Debug)]
-struct Guarded {
-    process: Process,
+pub(crate) struct Guarded {
+    pub(crate) process: Process,
     report: Report,
 }
 
@@ -115,42 +115,36 @@ impl Sandbox {
     /// As [`Sandbox::report`]. Whatever the program does is an [`Outcome`].
     pub fn run(&self, job: &Job<'_>) -> Result<Execution, SandboxError> {
         let line = serde_json::to_string(job).map_err(|error| SandboxError(error.to_string()))?;
-        let wall = Duration::try_from_secs_f64(job.limits.wall_seconds)
-            .map_err(|error| SandboxError(format!("wall_seconds: {error}")))?;
-        let mut lost = String::new();
-        // A guard that was fine may have been killed from outside since; a job that kills two is at fault.
-        for _ in 0..2 {
+        let wall = patience(&job.limits)?;
+        twice(job.checks.len(), || {
             let mut guard = self.take()?;
-            let answer = guard.process.ask(line.clone(), wall + REPORT_PATIENCE);
+            let answer = guard.process.ask(line.clone(), wall);
             match answer.map_err(|silence| silence.to_string()).and_then(|line| Answer::read(&line)) {
                 Ok(execution) => {
-                    // Without namespaces only the end of the whole group ends what a job has left behind.
-                    let is_reusable = guard.report.namespaces;
-                    self.give_back(is_reusable.then_some(guard));
-                    return Ok(execution);
+                    self.release(guard);
+                    Ok(Ok(execution))
                 }
-                Err(problem) => {
-                    lost = problem;
-                    let tail = guard.process.stop();
-                    if !tail.is_empty() {
-                        lost = format!("{lost}: {tail}");
-                    }
-                    self.give_back(None);
-                }
+                Err(problem) => Ok(Err(self.lose(guard, problem))),
             }
-        }
-        Ok(Execution {
-            outcome: Outcome::Lost(lost),
-            checks: vec![None; job.checks.len()],
-            stdout: String::new(),
-            stderr: String::new(),
-            wall: Duration::ZERO,
-            cpu: Duration::ZERO,
         })
     }
 
+    /// Takes back a guard whose job is over.
+    pub(crate) fn release(&self, guard: Guarded) {
+        // Without namespaces only the end of the whole group ends what a job has left behind.
+        let is_reusable = guard.report.namespaces;
+        self.give_back(is_reusable.then_some(guard));
+    }
+
+    /// Ends a guard of no further use. Returns the problem with the end of its stderr.
+    pub(crate) fn lose(&self, guard: Guarded, problem: String) -> String {
+        let tail = guard.process.stop();
+        self.give_back(None);
+        if tail.is_empty() { problem } else { format!("{problem}: {tail}") }
+    }
+
     /// A guard for one job; a new one if none is free and there may be more.
-    fn take(&self) -> Result<Guarded, SandboxError> {
+    pub(crate) fn take(&self) -> Result<Guarded, SandboxError> {
         let mut state = self.state();
         while state.free.is_empty() && state.busy >= self.workers() {
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -217,6 +211,35 @@ impl Sandbox {
             }
         }
     }
+}
+
+/// How long the answer to a job may take.
+pub(crate) fn patience(limits: &Limits) -> Result<Duration, SandboxError> {
+    let wall = Duration::try_from_secs_f64(limits.wall_seconds);
+    wall.map(|wall| wall + REPORT_PATIENCE).map_err(|error| SandboxError(format!("wall_seconds: {error}")))
+}
+
+/// Tries a job again if its interpreter is lost: a guard that was fine may have been killed from outside since. A job
+/// that loses two is at fault.
+pub(crate) fn twice(
+    checks: usize,
+    mut attempt: impl FnMut() -> Result<Result<Execution, String>, SandboxError>,
+) -> Result<Execution, SandboxError> {
+    let mut lost = String::new();
+    for _ in 0..2 {
+        match attempt()? {
+            Ok(execution) => return Ok(execution),
+            Err(problem) => lost = problem,
+        }
+    }
+    Ok(Execution {
+        outcome: Outcome::Lost(lost),
+        checks: vec![None; checks],
+        stdout: String::new(),
+        stderr: String::new(),
+        wall: Duration::ZERO,
+        cpu: Duration::ZERO,
+    })
 }
 
 /// The guard's report, once the interpreter is ready.

@@ -23,6 +23,8 @@ RESULT = 3
 RESULT_BYTES_MAX = 1 << 20
 ERROR_CHARS_MAX = 500
 CHUNK = 1 << 16
+# Begins a line that crosses the border.
+RELAYED = ">"
 
 
 def preload():
@@ -112,6 +114,13 @@ def play(job, nonce):
     try:
         for title, source in job["parts"]:
             run(title, source)
+        if job.get("side") == "answer":
+            Border(space.__dict__, False).serve()
+        elif job.get("side") == "judge":
+            sources = [source for _, source in job["setup"]] + job["checks"]
+            Border(space.__dict__, True).fetch(sources, job["entry_point"])
+            for title, source in job["setup"]:
+                run(title, source)
         for index, source in enumerate(job["checks"]):
             try:
                 run("<test %d>" % index, source)
@@ -218,13 +227,16 @@ def outcome(job, over, full, status, cpu, last):
     return "exited", os.WEXITSTATUS(status)
 
 
-def execute(job, control):
+def execute(job, control, answers):
     limits = job["limits"]
+    is_linked = "side" in job
     nonce = os.urandom(16).hex()
     given_r, given_w = os.pipe()
     out_r, out_w = os.pipe()
     err_r, err_w = os.pipe()
     res_r, res_w = os.pipe()
+    link_in_r, link_in_w = os.pipe()
+    link_out_r, link_out_w = os.pipe()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.monotonic()
     pid = os.fork()
@@ -234,16 +246,21 @@ def execute(job, control):
                 os.dup2(fd, place)
             # The numbers of the pipes are above: 0 to 2 and the lines to burnish were taken.
             os.dup2(res_w, RESULT)
-            os.closerange(RESULT + 1, 1 << 12)
+            if is_linked:
+                os.dup2(link_in_r, LINK_IN)
+                os.dup2(link_out_w, LINK_OUT)
+            os.closerange((LINK_OUT if is_linked else RESULT) + 1, 1 << 12)
             os.chdir(SCRATCH if CONFIG["warm"] else "/")
             play(job, nonce)
         finally:
             os._exit(70)
-    for fd in (given_r, out_w, err_w, res_w):
+    for fd in (given_r, out_w, err_w, res_w, link_in_r, link_out_w):
         os.close(fd)
-    for fd in (given_w, out_r, err_r, res_r):
+    for fd in (given_w, out_r, err_r, res_r, link_in_w, link_out_r):
         os.set_blocking(fd, False)
-    given = memoryview(job["stdin"].encode("utf-8", "surrogatepass"))
+    # What is to be written to stdin, and to the border.
+    given = {given_w: memoryview(job["stdin"].encode("utf-8", "surrogatepass")), link_in_w: memoryview(b"")}
+    said = bytearray()
     read = {out_r: bytearray(), err_r: bytearray(), res_r: bytearray()}
     over, status = None, None
 
@@ -264,12 +281,11 @@ def execute(job, control):
     poll = select.poll()
     for fd in read:
         poll.register(fd, select.POLLIN)
-    poll.register(control, 0)
-    if given:
-        poll.register(given_w, select.POLLOUT)
-    else:
-        os.close(given_w)
-        given_w = None
+    poll.register(control.fd, select.POLLIN if is_linked else 0)
+    # Each side of the border speaks when it has heard a line; the judge begins.
+    if job.get("side") == "judge":
+        poll.register(link_out_r, select.POLLIN)
+    poll.register(given_w, select.POLLOUT)
     # Older interpreters look every few milliseconds instead.
     watched = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     if watched is not None:
@@ -280,21 +296,39 @@ def execute(job, control):
         if left <= 0:
             over = "wall"
             break
+        line = control.line() if is_linked else None
+        if line is not None:
+            given[link_in_w] = memoryview(line[1:] + b"\n")
+            poll.register(link_in_w, select.POLLOUT)
+            poll.register(link_out_r, select.POLLIN)
         for fd, event in poll.poll(left * 1000 + 1 if watched is not None else 5):
-            if fd == control:
-                # burnish is gone; as the first process this one takes all others with it.
-                os._exit(0)
+            if fd == control.fd:
+                if not event & select.POLLIN or not control.take():
+                    # burnish is gone; as the first process this one takes all others with it.
+                    os._exit(0)
             elif fd == watched:
                 is_over = True
-            elif fd == given_w:
+            elif fd in given:
                 try:
-                    given = given[os.write(given_w, given[:CHUNK]):]
+                    given[fd] = given[fd][os.write(fd, given[fd][:CHUNK]):]
                 except OSError:
-                    given = given[:0]
-                if not given:
-                    poll.unregister(given_w)
-                    os.close(given_w)
-                    given_w = None
+                    given[fd] = given[fd][:0]
+                if not given[fd]:
+                    poll.unregister(fd)
+                    if fd == given_w:
+                        os.close(fd)
+                        given_w = None
+            elif fd == link_out_r:
+                chunk = os.read(fd, CHUNK)
+                said += chunk
+                if len(said) > LINE_BYTES_MAX + 1:
+                    over = "output"
+                if not chunk or chunk.endswith(b"\n"):
+                    poll.unregister(fd)
+                    line = said.decode("utf-8", "replace").strip().replace("\n", " ")
+                    said.clear()
+                    if chunk:
+                        write(answers, (RELAYED + line).encode())
             elif not take(fd):
                 poll.unregister(fd)
         if watched is None:
@@ -306,7 +340,7 @@ def execute(job, control):
             pass
     full = (not is_over or over is not None) and is_full(limits["processes"])
     status = end_all(pid)
-    for fd in list(read) + [fd for fd in (given_w, watched) if fd is not None]:
+    for fd in [*read, link_in_w, link_out_r, *(fd for fd in (given_w, watched) if fd is not None)]:
         os.close(fd)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -335,30 +369,37 @@ def execute(job, control):
     }
 
 
-def lines(fd):
-    held = b""
-    while True:
-        line, end, rest = held.partition(b"\n")
-        if end:
-            held = rest
-            yield line
-            continue
-        chunk = os.read(fd, CHUNK)
-        if not chunk:
-            return
-        held += chunk
+class Lines:
+    """Lines from burnish: jobs, and what crosses the border meanwhile."""
+
+    def __init__(self, fd):
+        self.fd, self.held = fd, b""
+
+    def take(self):
+        """Reads what is there, or waits for it; False at the end."""
+        chunk = os.read(self.fd, CHUNK)
+        self.held += chunk
+        return bool(chunk)
+
+    def line(self):
+        """The next line, if all of it has been read."""
+        line, end, rest = self.held.partition(b"\n")
+        if not end:
+            return None
+        self.held = rest
+        return line
 
 
-def write(fd, value):
-    data = memoryview(json.dumps(value).encode() + b"\n")
+def write(fd, line):
+    data = memoryview(line + b"\n")
     while data:
         data = data[os.write(fd, data):]
 
 
 def main():
-    # Above the four descriptors that a job has.
+    # Above the descriptors that a job has.
     control = os.dup(0)
-    while control <= RESULT:
+    while control <= LINK_OUT:
         control = os.dup(0)
     answers = os.dup(1)
     null = os.open("/dev/null", os.O_RDWR)
@@ -369,14 +410,23 @@ def main():
     preload()
     gc.collect()
     gc.freeze()
-    write(answers, {"python": "%d.%d.%d" % sys.version_info[:3]})
-    for line in lines(control):
-        answer = execute(json.loads(line), control)
+    write(answers, json.dumps({"python": "%d.%d.%d" % sys.version_info[:3]}).encode())
+    control = Lines(control)
+    while True:
+        line = control.line()
+        if line is None:
+            if not control.take():
+                return
+            continue
+        # A line for a job that is over.
+        if line.startswith(RELAYED.encode()):
+            continue
+        answer = execute(json.loads(line), control, answers)
         if CONFIG["warm"]:
             clear()
-        write(answers, answer)
+        write(answers, json.dumps(answer).encode())
         # The next job is a copy of this process, and must not find in its frames what this one said.
-        del answer
+        del answer, line
 
 
 main()

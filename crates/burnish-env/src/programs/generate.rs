@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Message, Task, TaskId};
-use burnish_sandbox::Sandbox;
+use burnish_sandbox::Border;
 use serde_json::Value;
 
 use super::config::{Config, bounds};
@@ -41,8 +41,7 @@ impl Programs {
     /// If a key is out of bounds or contradicts another.
     pub fn new(config: Config) -> Result<Self, EnvError> {
         config.check()?;
-        let sandbox = Arc::new(Sandbox::new(config.sandbox.clone()));
-        let judge = Judge { sandbox, limits: config.limits };
+        let judge = Judge { border: Arc::new(Border::new(&config.sandbox)), limits: config.limits };
         Ok(Programs { config, judge })
     }
 
@@ -144,7 +143,7 @@ impl Generator for Programs {
     }
 
     fn ready(&self) -> Result<(), EnvError> {
-        self.judge.sandbox.report().map(drop).map_err(|error| EnvError::Failed(error.to_string()))
+        self.judge.border.ready().map_err(|error| EnvError::Failed(error.to_string()))
     }
 
     /// Numbers of steps take turns. The same chain may occur twice, as the same task: with the tests of its first

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burnish_core::{Message, Task, Verdict};
-use burnish_sandbox::{Job, Limits, Part, Sandbox};
+use burnish_sandbox::{Border, Limits, Part, Trial};
 use burnish_verify::code::python;
 use serde::Deserialize;
 
@@ -12,10 +12,10 @@ use crate::code::Finding;
 use crate::one_turn::text_of;
 use crate::{EnvError, Environment, Step};
 
-/// Runs programs. All environments of a generator share its sandbox.
+/// Runs programs. All environments of a generator share its sandboxes.
 #[derive(Debug, Clone)]
 pub(super) struct Judge {
-    pub(super) sandbox: Arc<Sandbox>,
+    pub(super) border: Arc<Border>,
     pub(super) limits: Limits,
 }
 
@@ -30,14 +30,14 @@ impl Judge {
         let Some(program) = python(answer, &["f"]).filter(|program| program.contains("def f(")) else {
             return Finding::not_run("there is no function f in the answer").verdict(false);
         };
-        let job = Job {
-            parts: vec![Part("<answer>", &program)],
+        let trial = Trial {
+            program: vec![Part("<answer>", &program)],
             checks: truth.tests.iter().map(String::as_str).collect(),
-            name: "answer",
-            stdin: "",
+            entry_point: Some("f"),
             limits: self.limits,
+            ..Trial::default()
         };
-        match self.sandbox.run(&job) {
+        match self.border.run(&trial) {
             Ok(execution) => Finding::of_tests(execution, &self.limits).verdict(true),
             Err(error) => Verdict::unscored(error.to_string()),
         }

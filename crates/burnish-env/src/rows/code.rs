@@ -1,7 +1,7 @@
 //! Programs, judged by running them: tests in a column, or inputs and the outputs that they must give.
 
 use burnish_core::Verdict;
-use burnish_sandbox::{Job, Limits, Outcome, Part, Sandbox, Settings};
+use burnish_sandbox::{Border, Job, Limits, Outcome, Part, Settings, Trial};
 use burnish_verify::code::{called, definition, python};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -34,10 +34,23 @@ pub struct CodeConfig {
     /// The column with what it must write for each of `inputs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<String>,
+    /// Whether tests may run in the process of the program that they judge.
+    pub trust: Trust,
     /// The interpreter, and what to do where the system can't isolate.
     pub sandbox: Settings,
     /// What one run of a program may use.
     pub limits: Limits,
+}
+
+/// How far a program is trusted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// Not at all: its tests run in a process of their own, which it can't reach.
+    #[default]
+    None,
+    /// Its tests run in its process, where it can read and change them. For programs that don't try to.
+    InProcess,
 }
 
 /// The column of tests, unless another is named.
@@ -51,6 +64,8 @@ struct Asked<'r> {
     /// Python before the answer, and the function that the answer must have.
     begin: Option<(&'r str, &'r str)>,
     setup: Option<&'r str>,
+    /// The function that the tests name.
+    entry_point: Option<&'r str>,
     how: How<'r>,
 }
 
@@ -147,7 +162,7 @@ impl CodeConfig {
                 How::Tests(tests.into_iter().map(|test| format!("{test}{call}")).collect())
             }
         };
-        Ok(Asked { names, begin: begin.zip(defined), setup, how })
+        Ok(Asked { names, begin: begin.zip(defined), setup, entry_point, how })
     }
 }
 
@@ -166,30 +181,35 @@ fn texts<'r>(row: &'r Map<String, Value>, key: &str, setting: &str) -> Result<Ve
     if texts.is_empty() { Err(wrong()) } else { Ok(texts) }
 }
 
-/// The program that an answer and the beginning of a row make. An answer that says the function again follows what
-/// stands before it (imports, other functions); any other answer goes on where the beginning ends.
-fn program(asked: &Asked<'_>, answer: &str) -> String {
-    let Some((begin, entry_point)) = asked.begin else { return answer.to_owned() };
-    match definition(answer, entry_point) {
-        Some(_) => {
-            let before = definition(begin, entry_point).and_then(|at| begin.get(..at)).unwrap_or_default();
-            format!("{before}\n{answer}")
+impl Asked<'_> {
+    /// What the beginning defines before the function that is asked for.
+    fn before(&self) -> &str {
+        let Some((begin, name)) = self.begin else { return "" };
+        definition(begin, name).and_then(|at| begin.get(..at)).unwrap_or_default()
+    }
+
+    /// The program that an answer and the beginning of a row make. An answer that says the function again follows what
+    /// stands before it (imports, other functions); any other answer goes on where the beginning ends.
+    fn program(&self, answer: &str) -> String {
+        match self.begin {
+            None => answer.to_owned(),
+            Some((_, name)) if definition(answer, name).is_some() => format!("{}\n{answer}", self.before()),
+            Some((begin, _)) => format!("{begin}{answer}"),
         }
-        None => format!("{begin}{answer}"),
     }
 }
 
-/// Runs answers in a sandbox.
+/// Runs answers in sandboxes.
 #[derive(Debug)]
 pub(super) struct Code {
     config: CodeConfig,
-    sandbox: Sandbox,
+    border: Border,
 }
 
 impl Code {
     /// Nothing is started yet.
     pub(super) fn new(config: &CodeConfig) -> Self {
-        Code { config: config.clone(), sandbox: Sandbox::new(config.sandbox.clone()) }
+        Code { config: config.clone(), border: Border::new(&config.sandbox) }
     }
 
     fn run(&self, row: &Map<String, Value>, response: &str) -> Result<Verdict, String> {
@@ -197,16 +217,30 @@ impl Code {
         let Some(answer) = python(response, &asked.names) else {
             return Ok(Finding::not_run("there is no program in the answer").verdict(false));
         };
-        let program = program(&asked, &answer);
+        let program = asked.program(&answer);
         let limits = self.config.limits;
         match &asked.how {
             How::Tests(tests) => {
                 let mut parts = vec![Part("<answer>", &program)];
-                parts.extend(asked.setup.map(|setup| Part("<setup>", setup)));
+                let setup = asked.setup.map(|setup| Part("<setup>", setup));
                 let checks = tests.iter().map(String::as_str).collect();
-                // A program's own `if __name__ == "__main__"` is not part of what is tested.
-                let job = Job { parts, checks, name: "answer", stdin: "", limits };
-                let execution = self.sandbox.run(&job).map_err(|error| error.to_string())?;
+                let execution = match self.config.trust {
+                    Trust::None => self.border.run(&Trial {
+                        program: parts,
+                        own: vec![Part("<begin>", asked.before())],
+                        setup: setup.into_iter().collect(),
+                        checks,
+                        entry_point: asked.entry_point,
+                        limits,
+                    }),
+                    Trust::InProcess => {
+                        parts.extend(setup);
+                        // A program's own `if __name__ == "__main__"` is not part of what is tested.
+                        let job = Job { parts, checks, name: "answer", stdin: "", limits };
+                        self.border.programs().run(&job)
+                    }
+                };
+                let execution = execution.map_err(|error| error.to_string())?;
                 Ok(Finding::of_tests(execution, &limits).verdict(true))
             }
             How::Runs(runs) => {
@@ -222,7 +256,7 @@ impl Code {
             let mut parts: Vec<Part<'_>> = setup.map(|setup| Part("<setup>", setup)).into_iter().collect();
             parts.push(Part("<answer>", program));
             let job = Job { parts, checks: Vec::new(), name: "__main__", stdin: input, limits };
-            let execution = self.sandbox.run(&job).map_err(|error| error.to_string())?;
+            let execution = self.border.programs().run(&job).map_err(|error| error.to_string())?;
             let is_over = matches!(execution.outcome, Outcome::Done | Outcome::Exited(0));
             if is_over && is_same(&execution.stdout, output) {
                 finding.passed += 1;
@@ -261,9 +295,9 @@ impl Judge for Code {
         true
     }
 
-    /// Starts a guard, which it keeps.
+    /// Starts the guards, which it keeps.
     fn ready(&self) -> Result<(), String> {
-        self.sandbox.report().map(drop).map_err(|error| error.to_string())
+        self.border.ready().map_err(|error| error.to_string())
     }
 }
 
@@ -282,11 +316,11 @@ mod tests {
         let row = json!({"prompt": begin, "name": "f", "tests": "def check(f): assert f(1) == 1"});
         let config = config(json!({"entry_point": "name", "begin": "prompt"}));
         let asked = config.asked(row.as_object().unwrap()).unwrap();
-        assert_eq!(program(&asked, "    return x\n"), format!("{begin}    return x\n"));
+        assert_eq!(asked.program("    return x\n"), format!("{begin}    return x\n"));
         let again = "def f(x):\n    return help()\n";
         let expected = format!("import math\n\ndef help():\n    return 1\n\n\n{again}");
-        assert_eq!(program(&asked, again), expected);
-        assert_eq!(program(&asked, "def ff(x):\n    pass\n"), format!("{begin}def ff(x):\n    pass\n"));
+        assert_eq!(asked.program(again), expected);
+        assert_eq!(asked.program("def ff(x):\n    pass\n"), format!("{begin}def ff(x):\n    pass\n"));
         assert_eq!(asked.how, How::Tests(vec!["def check(f): assert f(1) == 1\ncheck(f)\n".into()]));
     }
 

@@ -75,7 +75,7 @@ use verifier::{Judge, judge_of};
 
 pub use built_in::reference;
 pub use choice::{ByColumn, Coded, CommandConfig, VerifierConfig};
-pub use code::CodeConfig;
+pub use code::{CodeConfig, Trust};
 pub use config::{Component, Config};
 pub(crate) use verifier::read_verdict;
 

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 
+mod border;
 mod escapes;
 mod life;
 mod limits;
@@ -31,7 +32,7 @@ fn main() {
         return;
     }
     let mut failed: Vec<&str> = Vec::new();
-    for tests in [escapes::TESTS, limits::TESTS, life::TESTS, references::TESTS] {
+    for tests in [border::TESTS, escapes::TESTS, limits::TESTS, life::TESTS, references::TESTS] {
         for (name, test) in tests.iter().filter(|(name, _)| name.contains(&filter)) {
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&sandbox)));
             println!("test {name} ... {}", if done.is_ok() { "ok" } else { "FAILED" });

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use burnish_sandbox::{Execution, Job, Limits, Part, Sandbox};
+use burnish_sandbox::{Border, Execution, Limits, Part, Sandbox, Settings, Trial};
 use serde_json::Value;
 
 use crate::Tests;
@@ -29,8 +29,17 @@ fn text<'a>(row: &'a Value, key: &str) -> &'a str {
     row[key].as_str().unwrap()
 }
 
+/// A program, Python of the row's own, Python before its checks, the checks, and the name that is tested.
+struct Row<'a> {
+    program: String,
+    own: &'a str,
+    setup: &'a str,
+    checks: Vec<String>,
+    entry_point: Option<&'a str>,
+}
+
 /// Runs all on a thread per worker. Prints how fast that was; the bar is a matter of a quiet machine.
-fn run_all(sandbox: &Sandbox, what: &str, programs: &[(String, Vec<String>)]) -> Vec<Execution> {
+fn run_all(border: &Border, what: &str, programs: &[Row<'_>]) -> Vec<Execution> {
     let start = Instant::now();
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Execution)>> = Mutex::default();
@@ -38,16 +47,17 @@ fn run_all(sandbox: &Sandbox, what: &str, programs: &[(String, Vec<String>)]) ->
         for _ in 0..2 {
             scope.spawn(|| {
                 while let at = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some((program, checks)) = programs.get(at)
+                    && let Some(row) = programs.get(at)
                 {
-                    let job = Job {
-                        parts: vec![Part("<program>", program)],
-                        checks: checks.iter().map(String::as_str).collect(),
-                        name: "solution",
+                    let trial = Trial {
+                        program: vec![Part("<program>", &row.program)],
+                        own: vec![Part("<own>", row.own)],
+                        setup: vec![Part("<setup>", row.setup)],
+                        checks: row.checks.iter().map(String::as_str).collect(),
+                        entry_point: row.entry_point,
                         limits: Limits { wall_seconds: 120.0, ..Limits::default() },
-                        ..Job::default()
                     };
-                    let execution = sandbox.run(&job).unwrap();
+                    let execution = border.run(&trial).unwrap();
                     done.lock().unwrap().push((at, execution));
                 }
             });
@@ -60,44 +70,66 @@ fn run_all(sandbox: &Sandbox, what: &str, programs: &[(String, Vec<String>)]) ->
     done.into_iter().map(|(_, execution)| execution).collect()
 }
 
-fn humaneval(sandbox: &Sandbox) {
+fn humaneval(_: &Sandbox) {
     let Some(path) = file("humaneval/HumanEval.jsonl.gz") else { return };
+    let border = Border::new(&Settings::default());
     let mut content = String::new();
     flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut content).unwrap();
     let rows: Vec<Value> = content.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), 164);
-    let programs = |body: &dyn Fn(&Value) -> String| -> Vec<(String, Vec<String>)> {
-        let test = |row: &Value| vec![format!("{}\ncheck({})", text(row, "test"), text(row, "entry_point"))];
-        rows.iter().map(|row| (format!("{}{}", text(row, "prompt"), body(row)), test(row))).collect()
+    let programs = |body: &dyn Fn(&Value) -> String| -> Vec<Row<'_>> {
+        let row = |row| {
+            let (prompt, entry) = (text(row, "prompt"), text(row, "entry_point"));
+            Row {
+                program: format!("{prompt}{}", body(row)),
+                own: prompt.split_once(&format!("def {entry}(")).unwrap().0,
+                setup: "",
+                checks: vec![format!("{}\ncheck({entry})", text(row, "test"))],
+                entry_point: Some(entry),
+            }
+        };
+        rows.iter().map(row).collect()
     };
     let references = programs(&|row| text(row, "canonical_solution").to_owned());
-    for (row, execution) in rows.iter().zip(run_all(sandbox, "HumanEval", &references)) {
+    for (row, execution) in rows.iter().zip(run_all(&border, "HumanEval", &references)) {
         assert!(execution.is_passed(), "{}: {execution:?}", text(row, "task_id"));
     }
     let broken = programs(&|row| {
         format!("{}\n{} = lambda *_, **__: None\n", text(row, "canonical_solution"), text(row, "entry_point"))
     });
-    for (row, execution) in rows.iter().zip(run_all(sandbox, "HumanEval, broken", &broken)) {
+    for (row, execution) in rows.iter().zip(run_all(&border, "HumanEval, broken", &broken)) {
         assert!(!execution.is_passed(), "{}", text(row, "task_id"));
     }
 }
 
-fn mbpp(sandbox: &Sandbox) {
+fn mbpp(_: &Sandbox) {
     let Some(path) = file("mbpp/mbpp.jsonl") else { return };
+    let border = Border::new(&Settings::default());
     let content = std::fs::read_to_string(path).unwrap();
     let rows: Vec<Value> = content.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), 974);
-    let checks = |row: &Value| -> Vec<String> {
-        row["test_list"].as_array().unwrap().iter().map(|test| test.as_str().unwrap().to_owned()).collect()
+    let row = |row, program: &str| Row {
+        program: program.to_owned(),
+        own: "",
+        setup: text(row, "test_setup_code"),
+        checks: row["test_list"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|test| test.as_str().unwrap().to_owned())
+            .collect(),
+        entry_point: None,
     };
-    let setup = |row: &Value| text(row, "test_setup_code").to_owned();
-    let references: Vec<_> =
-        rows.iter().map(|row| (format!("{}\n{}", text(row, "code"), setup(row)), checks(row))).collect();
-    for (row, execution) in rows.iter().zip(run_all(sandbox, "MBPP", &references)) {
-        assert!(execution.is_passed(), "{}: {execution:?}", row["task_id"]);
+    let references: Vec<_> = rows.iter().map(|found| row(found, text(found, "code"))).collect();
+    let mut failed = Vec::new();
+    for (row, execution) in rows.iter().zip(run_all(&border, "MBPP", &references)) {
+        if !execution.is_passed() {
+            failed.push(format!("{}: {execution:?}", row["task_id"]));
+        }
     }
-    let broken: Vec<_> = rows.iter().step_by(8).map(|row| (setup(row), checks(row))).collect();
-    for execution in run_all(sandbox, "MBPP, without the functions", &broken) {
+    assert!(failed.is_empty(), "{failed:#?}");
+    let broken: Vec<_> = rows.iter().step_by(8).map(|found| row(found, "")).collect();
+    for execution in run_all(&border, "MBPP, without the functions", &broken) {
         assert!(!execution.is_passed(), "{execution:?}");
     }
 }
