@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// Key of an object that stands for a long integer.
@@ -18,6 +19,14 @@ const LONG: &str = "$burnish::integer";
 /// # Errors
 /// As `serde_json`.
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    read(text)
+}
+
+/// Reads JSON as something that holds values.
+///
+/// # Errors
+/// As `serde_json`.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     match marked(text) {
         Cow::Borrowed(text) => serde_json::from_str(text),
         // Errors are looked for in the original text, because the columns that they report must be those of the user's
@@ -31,16 +40,27 @@ pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
 /// # Errors
 /// As `serde_json`.
 pub fn text<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Error> {
-    let mut text = serde_json::to_string(value)?;
+    serde_json::to_string(value).map(plain)
+}
+
+/// A value as [`text`] writes it.
+pub fn line(value: &Value) -> String {
+    plain(value.to_string())
+}
+
+/// JSON that `serde_json` wrote on one line, with long integers as plain digits.
+#[must_use]
+pub fn plain(text: String) -> String {
     // Inside a string the quotes would be escaped, so this can only be such an object.
-    let open = format!("{{\"{LONG}\":\"");
-    while let Some(at) = text.find(&open) {
-        let digits = at + open.len();
-        let Some(length) = text[digits..].find("\"}") else { break };
-        text.replace_range(digits + length..digits + length + 2, "");
-        text.replace_range(at..digits, "");
+    let mut rest = text.split("{\"$burnish::integer\":\"");
+    let mut out = rest.next().unwrap_or_default().to_owned();
+    for after in rest {
+        match after.split_once("\"}") {
+            Some((digits, after)) if is_whole(digits) => out.extend([digits, after]),
+            _ => out.extend(["{\"$burnish::integer\":\"", after]),
+        }
     }
-    Ok(text)
+    out
 }
 
 /// The digits of a long integer; `None` for every other value.
@@ -71,8 +91,8 @@ fn is_whole(text: &str) -> bool {
 }
 
 /// The text with every integer that a [`Value`] can't hold written as an object, and -0, which is also an integer, as
-/// 0.
-fn marked(text: &str) -> Cow<'_, str> {
+/// 0: for others who read it with `serde_json`.
+pub fn marked(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out = String::new();
     let mut copied = 0;
@@ -123,6 +143,9 @@ mod tests {
         assert_eq!(value["a"][2], json!(u64::MAX));
         assert_eq!(value["b"], "1e5 \"99999999999999999999\\");
         assert_eq!(text(&value).unwrap(), given);
+        // A user's own object is not touched, and what is a text stays one.
+        let own = json!({"a": {LONG: "x"}, "b": {LONG: "1", "c": 2}, "d": format!("{{\"{LONG}\":\"1\"}}")});
+        assert_eq!(text(&own).unwrap(), own.to_string());
         assert_eq!(rounded(value)["c"]["d"], json!(123_456_789_012_345_678_901_234_567_890_f64));
     }
 

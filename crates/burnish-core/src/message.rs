@@ -25,6 +25,9 @@ pub struct Message {
     /// The text.
     #[serde(default)]
     pub content: String,
+    /// The parts of the text, if it was given in parts ([`Message::in_parts`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
     /// The thoughts of a reasoning model, if they are kept apart from the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
@@ -45,11 +48,29 @@ impl Message {
         Message {
             role,
             content: content.into(),
+            parts: Vec::new(),
             reasoning_content: None,
             tool_calls: Vec::new(),
             tool_call_id: None,
             name: None,
         }
+    }
+
+    /// The same message saying `parts`. Its text has each on a line of its own; a template that goes through parts
+    /// prints them in its own way.
+    #[must_use]
+    pub fn in_parts(self, parts: Vec<String>) -> Self {
+        Message { content: Message::joined(&parts), parts, ..self }
+    }
+
+    /// The parts of the text, if it was given in parts and nobody has changed it since.
+    pub fn parts(&self) -> Option<&[String]> {
+        (!self.parts.is_empty() && Message::joined(&self.parts) == self.content).then_some(&*self.parts)
+    }
+
+    /// Parts as one text.
+    pub fn joined(parts: &[String]) -> String {
+        parts.join("\n")
     }
 
     /// A system message.

@@ -80,7 +80,7 @@ pub fn tool_call(call: &ToolCall, number: usize) -> Value {
 fn function(call: &FunctionCall) -> Value {
     let arguments = match &call.arguments {
         Value::String(text) => text.clone(),
-        value => crate::json::text(value).unwrap_or_else(|_| value.to_string()),
+        value => crate::json::line(value),
     };
     json!({ "name": call.name, "arguments": arguments })
 }
@@ -154,7 +154,16 @@ fn read_message(written: &Value, at: &str) -> Result<Message, WireError> {
         };
         match name.as_str() {
             "role" => {}
-            "content" => message.content = content(value, &path())?,
+            "content" => match value {
+                Value::Array(parts) => {
+                    let problem = "must be {\"type\": \"text\", \"text\": ...}: only text is read here";
+                    let parts = read_parts(parts);
+                    let parts = parts.map_err(|at| WireError::new(format!("{}[{at}]", path()), problem))?;
+                    message = message.in_parts(parts);
+                }
+                Value::String(text) => message.content = text.clone(),
+                _ => return Err(WireError::new(path(), "must be a text, or a list of parts")),
+            },
             "reasoning_content" | "reasoning" => {
                 let said = text()?;
                 message.reasoning_content = (!said.is_empty()).then_some(said);
@@ -173,21 +182,40 @@ fn is_empty(value: &Value) -> bool {
     matches!(value, Value::Null) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// A text, or parts that are texts, which are put below each other.
-fn content(value: &Value, at: &str) -> Result<String, WireError> {
-    let parts = match value {
-        Value::String(text) => return Ok(text.clone()),
-        Value::Array(parts) => parts,
-        _ => return Err(WireError::new(at, "must be a text, or a list of parts")),
-    };
-    let texts = parts.iter().enumerate().map(|(number, part)| match (part["type"].as_str(), &part["text"]) {
-        (Some("text"), Value::String(text)) => Ok(text.as_str()),
-        _ => {
-            let part = format!("{at}[{number}]");
-            Err(WireError::new(part, "must be {\"type\": \"text\", \"text\": ...}: only text is read here"))
+/// The parts of a content: each is a text, or `{"type": "text", "text": ...}`.
+///
+/// # Errors
+/// The number of the first part that is no text, counted from 0.
+pub fn read_parts(parts: &[Value]) -> Result<Vec<String>, usize> {
+    let texts =
+        parts.iter().enumerate().map(|(at, part)| match (part, part["type"].as_str(), &part["text"]) {
+            (Value::String(text), ..) | (_, Some("text"), Value::String(text)) => Ok(text.clone()),
+            _ => Err(at),
+        });
+    texts.collect()
+}
+
+/// The arguments of a call: an object, or its JSON text. Null and an empty text are no arguments.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn read_arguments(written: &Value) -> Result<Map<String, Value>, String> {
+    const WANTED: &str = "must be a JSON object, or the text of one";
+    let parsed = match written {
+        Value::Null => return Ok(Map::new()),
+        Value::String(text) if text.trim().is_empty() => return Ok(Map::new()),
+        Value::String(text) => {
+            crate::json::parse(text).map_err(|error| format!("{WANTED}, and it is not JSON: {error}"))?
         }
-    });
-    Ok(texts.collect::<Result<Vec<_>, _>>()?.join("\n"))
+        other => other.clone(),
+    };
+    match parsed {
+        // A long integer is an object, too.
+        Value::Object(arguments) if crate::json::long_digits(&Value::Object(arguments.clone())).is_none() => {
+            Ok(arguments)
+        }
+        _ => Err(WANTED.to_owned()),
+    }
 }
 
 fn read_calls(value: &Value, at: &str) -> Result<Vec<ToolCall>, WireError> {
@@ -200,19 +228,9 @@ fn read_calls(value: &Value, at: &str) -> Result<Vec<ToolCall>, WireError> {
         let function = &call["function"];
         let name = function["name"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| WireError::new(format!("{at}.function.name"), "must be a text"))?;
-        let arguments = match &function["arguments"] {
-            Value::Null => Value::Object(Map::new()),
-            Value::String(text) => match crate::json::parse(text) {
-                Ok(Value::Object(arguments)) => Value::Object(arguments),
-                // As it was written: a template prints it, or says that it can't.
-                _ => Value::String(text.clone()),
-            },
-            _ => {
-                let problem = "must be a text with a JSON object";
-                return Err(WireError::new(format!("{at}.function.arguments"), problem));
-            }
-        };
-        let function = FunctionCall { name: name.to_owned(), arguments };
+        let arguments = read_arguments(&function["arguments"])
+            .map_err(|problem| WireError::new(format!("{at}.function.arguments"), problem))?;
+        let function = FunctionCall { name: name.to_owned(), arguments: Value::Object(arguments) };
         Ok(ToolCall { id: call["id"].as_str().map(str::to_owned), function })
     };
     calls.iter().enumerate().map(read).collect()
@@ -293,16 +311,38 @@ mod tests {
         let wire = json!([
             {"role": "developer", "content": parts},
             {"role": "assistant", "content": null, "refusal": null, "annotations": [], "reasoning": "hm",
-             "tool_calls": [{"id": "x", "type": "function", "function": {"name": "add", "arguments": "{not"}}]},
+             "tool_calls": [{"id": "x", "type": "function", "function": {"name": "add", "arguments": ""}}]},
         ]);
         let thinking = Some("hm".to_owned());
-        let tool_calls = vec![call(Some("x"), json!("{not"))];
+        let tool_calls = vec![call(Some("x"), json!({}))];
         let answer = Message { reasoning_content: thinking, tool_calls, ..Message::assistant("") };
-        assert_eq!(read_messages(&wire), Ok(vec![Message::system("a\nb"), answer]));
+        let system = Message::system("").in_parts(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(system.content, "a\nb");
+        assert_eq!(read_messages(&wire), Ok(vec![system, answer]));
+    }
+
+    #[test]
+    fn arguments_are_an_object_however_they_are_written() {
+        let read = |written: Value| read_arguments(&written).map(|read| crate::json::line(&read.into()));
+        for none in [json!(null), json!(""), json!(" "), json!("{}"), json!({})] {
+            assert_eq!(read(none), Ok("{}".to_owned()));
+        }
+        let long = r#"{"z":null,"a":[18446744073709551616]}"#;
+        assert_eq!(read(json!(long)), Ok(long.to_owned()));
+        assert_eq!(read(crate::json::parse(long).unwrap()), Ok(long.to_owned()));
+        for wrong in
+            [json!("{"), json!("null"), json!("[]"), json!("18446744073709551616"), json!([]), json!(1)]
+        {
+            assert!(read(wrong.clone()).unwrap_err().starts_with("must be a JSON object"), "{wrong}");
+        }
     }
 
     #[test]
     fn what_can_not_be_read_is_named() {
+        let of_arguments = |arguments: Value| {
+            let call = json!({"function": {"name": "add", "arguments": arguments}});
+            json!([{"role": "assistant", "tool_calls": [call]}])
+        };
         for (wire, param) in [
             (json!([]), "messages"),
             (json!([{"role": "robot"}]), "messages[0].role"),
@@ -311,6 +351,10 @@ mod tests {
             (json!([{"role": "user", "content": "a", "audio": {"id": 1}}]), "messages[0].audio"),
             (json!([{"role": "user", "tool_calls": []}]), "messages[0].tool_calls"),
             (json!([{"role": "assistant", "tool_calls": [{}]}]), "messages[0].tool_calls[0].function.name"),
+            (of_arguments(json!("{not")), "messages[0].tool_calls[0].function.arguments"),
+            (of_arguments(json!("[1]")), "messages[0].tool_calls[0].function.arguments"),
+            (of_arguments(json!("18446744073709551616")), "messages[0].tool_calls[0].function.arguments"),
+            (of_arguments(json!(3)), "messages[0].tool_calls[0].function.arguments"),
         ] {
             assert_eq!(read_messages(&wire).unwrap_err().param, param);
         }

@@ -1,6 +1,6 @@
 //! Messages, tools and texts in the forms that columns hold.
 
-use burnish_core::{Message, Role, ToolSpec, json};
+use burnish_core::{Message, Role, ToolSpec, json, openai};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -22,39 +22,47 @@ pub(crate) fn read(value: &Value, role: Role) -> Result<Vec<Message>, String> {
     }
 }
 
-/// One message. A null field counts as absent, because parquet gives every message all fields. The arguments of a tool
-/// call are kept as they are: there a null is a value. A content in parts is joined.
+/// One message. A null field counts as absent, because parquet gives every message all fields. Within the arguments of
+/// a tool call a null is a value.
 fn one(message: &Value) -> Result<Message, String> {
     let Value::Object(fields) = message else {
         return Err(format!("must be a table with `role` and `content`, not {}", kind(message)));
     };
     let mut fields = without_nulls(fields);
-    if let Some(Value::Array(parts)) = fields.get("content") {
-        let text = parts.iter().map(text_part).collect::<Result<String, _>>()?;
-        fields.insert("content".to_owned(), Value::String(text));
+    let parts = match fields.get("content") {
+        Some(Value::Array(parts)) => Some(text_parts(parts)?),
+        _ => None,
+    };
+    if parts.is_some() {
+        fields.shift_remove("content");
     }
     if let Some(Value::Array(calls)) = fields.get_mut("tool_calls") {
-        for call in calls.iter_mut().filter_map(Value::as_object_mut) {
+        let calls = calls.iter_mut().enumerate();
+        for (at, call) in calls.filter_map(|(at, call)| Some((at, call.as_object_mut()?))) {
             *call = without_nulls(call);
             if let Some(Value::Object(function)) = call.get_mut("function") {
-                function.retain(|name, value| name == "arguments" || !value.is_null());
+                let arguments = openai::read_arguments(function.get("arguments").unwrap_or(&Value::Null));
+                let named = |problem| format!("`tool_calls[{at}].function.arguments` {problem}");
+                function.insert("arguments".to_owned(), Value::Object(arguments.map_err(named)?));
+                *function = without_nulls(function);
             }
         }
     }
-    Message::deserialize(Value::Object(fields)).map_err(|error| error.to_string())
+    let message = Message::deserialize(Value::Object(fields)).map_err(|error| error.to_string())?;
+    Ok(match parts {
+        Some(parts) => message.in_parts(parts),
+        None => message,
+    })
 }
 
-fn text_part(part: &Value) -> Result<&str, String> {
-    match part {
-        Value::String(text) => Ok(text),
-        part if part.get("type").and_then(Value::as_str) == Some("text") => {
-            part.get("text").and_then(Value::as_str).ok_or_else(|| "a text part has no `text`".to_owned())
+fn text_parts(parts: &[Value]) -> Result<Vec<String>, String> {
+    openai::read_parts(parts).map_err(|at| match parts[at].get("type") {
+        Some(kind) if kind == "text" => "a text part has no `text`".to_owned(),
+        kind => {
+            let kind = kind.unwrap_or(&Value::Null);
+            format!("its content has a part of type {kind}; only text can be read")
         }
-        part => Err(format!(
-            "its content has a part of type {}; only text can be read",
-            part.get("type").unwrap_or(&Value::Null)
-        )),
-    }
+    })
 }
 
 fn without_nulls(fields: &Map<String, Value>) -> Map<String, Value> {

@@ -192,7 +192,7 @@ fn text(value: &Value) -> Result<String, String> {
 
 /// A text as it is, anything else as JSON.
 fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| json::text(value).unwrap_or_else(|_| value.to_string()), str::to_owned)
+    value.as_str().map_or_else(|| json::line(value), str::to_owned)
 }
 
 fn verdict(value: &Value) -> Result<bool, String> {

@@ -1,6 +1,6 @@
 //! Checks whether a tool can carry out a call.
 
-use burnish_core::{ToolCall, ToolSpec, json, names};
+use burnish_core::{ToolCall, ToolSpec, json, names, openai};
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
@@ -61,16 +61,8 @@ fn unknown_tool(name: &str, tools: &[ToolSpec]) -> String {
 
 /// The arguments as an object, which may be given as a text.
 fn arguments(value: &Value) -> Result<Map<String, Value>, String> {
-    let parsed = match value {
-        Value::String(text) => {
-            json::parse(text).map_err(|error| format!("the arguments are not JSON: {error}"))?
-        }
-        value => value.clone(),
-    };
-    match json::rounded(parsed) {
-        Value::Object(arguments) => Ok(arguments),
-        _ => Err("the arguments must be a JSON object".into()),
-    }
+    let read = openai::read_arguments(value).map_err(|problem| format!("the arguments {problem}"))?;
+    Ok(read.into_iter().map(|(name, value)| (name, json::rounded(value))).collect())
 }
 
 fn unknown_arguments(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
@@ -196,13 +188,17 @@ mod tests {
                 json!({ "city": "Bern", "places": [{}] }),
                 "`get_weather`: the argument `places/0`: \"name\" is a required property",
             ),
-            ("get_weather", json!([]), "`get_weather`: the arguments must be a JSON object"),
+            (
+                "get_weather",
+                json!([]),
+                "`get_weather`: the arguments must be a JSON object, or the text of one",
+            ),
             ("odd", json!({}), "`odd`: the argument `x` is missing"),
         ] {
             assert_eq!(check(name, arguments), Err(complaint.into()));
         }
         let error = check("get_weather", json!("{\"city\"")).unwrap_err();
-        assert!(error.starts_with("`get_weather`: the arguments are not JSON: EOF"), "{error}");
+        assert!(error.starts_with("`get_weather`: the arguments must be a JSON object, or the text of one, and it is not JSON: EOF"), "{error}");
         let call = ToolCall { id: None, function: FunctionCall { name: "x".into(), arguments: json!({}) } };
         assert_eq!(check_call(&call, &[]), Err("there is no tool `x`, nor any other".into()));
     }

@@ -3,6 +3,7 @@
 use std::future::ready;
 use std::io;
 
+use burnish_core::json;
 use burnish_http::shortened;
 use burnish_sandbox::Speaker;
 use rmcp::RoleClient;
@@ -25,7 +26,7 @@ impl Lines {
     }
 
     fn say(&self, message: &ClientJsonRpcMessage) -> io::Result<()> {
-        let line = serde_json::to_string(message)?;
+        let line = json::text(message)?;
         match self.speaker.as_ref().is_some_and(|speaker| speaker.say(line)) {
             true => Ok(()),
             false => {
@@ -41,7 +42,7 @@ impl Lines {
     /// Why there is none.
     fn read(&self, line: Result<String, String>) -> Result<ServerJsonRpcMessage, String> {
         let text = line.map_err(|problem| format!("wrote output that can't be read: {problem}"))?;
-        serde_json::from_str(&text).map_err(|error| {
+        json::read(&text).map_err(|error| {
             format!(
                 "wrote a line that is no message of the protocol ({error}); nothing else may go to stdout: {}",
                 shortened(&text)

@@ -1,5 +1,6 @@
 //! What a policy reads of a tool's result.
 
+use burnish_core::json;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
@@ -18,7 +19,7 @@ impl Reply {
         let is_error = result.is_error.unwrap_or(false);
         let said: Vec<String> = result.content.iter().map(in_words).collect();
         let text = match (said.is_empty(), result.structured_content) {
-            (true, Some(structured)) => structured.to_string(),
+            (true, Some(structured)) => json::line(&structured),
             (true, None) if is_error => "The call failed; the tool does not say why.".to_owned(),
             _ => said.join("\n"),
         };
@@ -27,7 +28,7 @@ impl Reply {
 
     /// An error of the protocol: the server did not run the tool, or the tool failed.
     pub(crate) fn refused(error: ErrorData, bytes_max: usize) -> Self {
-        let data = error.data.map(|data| format!(" ({data})")).unwrap_or_default();
+        let data = error.data.map(|data| format!(" ({})", json::line(&data))).unwrap_or_default();
         Reply { text: shortened(format!("Error: {}{data}", error.message), bytes_max), is_error: true }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::Cursor;
 use std::sync::Arc;
 
+use burnish_core::json;
 use burnish_http::{Answered, Call, HeaderName, HeaderValue, HttpError, Incoming, Server, shortened};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, unfold};
@@ -90,15 +91,18 @@ impl Web {
                 Err(problem) => Some((Err(std::io::Error::other(problem)), None)),
             }
         }));
-        // rmcp would leave out what it can't read.
         events
-            .inspect(move |event| {
-                let data = event.as_ref().ok().and_then(|event| event.data.as_deref()).unwrap_or_default();
-                if !data.trim().is_empty()
-                    && let Err(error) = serde_json::from_str::<ServerJsonRpcMessage>(data)
-                {
-                    meter.fail(format!("{NO_MESSAGE} ({error}): {}", shortened(data)));
+            .map(move |mut event| {
+                // rmcp would leave out what it can't read, and round long integers.
+                if let Some(data) = event.as_mut().ok().and_then(|event| event.data.as_mut()) {
+                    if !data.trim().is_empty()
+                        && let Err(error) = json::read::<ServerJsonRpcMessage>(data)
+                    {
+                        meter.fail(format!("{NO_MESSAGE} ({error}): {}", shortened(data)));
+                    }
+                    *data = json::marked(data).into_owned();
                 }
+                event
             })
             .boxed()
     }
@@ -171,7 +175,7 @@ impl StreamableHttpClient for Web {
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let has_session = session.is_some();
-        let text = serde_json::to_string(&message)?;
+        let text = json::text(&message)?;
         let answer = self.ask(self.server.post(self.path, text), session, headers).await?;
         let given = answer.header("mcp-session-id").map(str::to_owned);
         let kind = answer.header("content-type").unwrap_or_default().to_ascii_lowercase();
@@ -186,7 +190,7 @@ impl StreamableHttpClient for Web {
         let status = answer.status;
         let body = self.whole(answer.body).await?;
         // Also a refusal may be an answer of the protocol.
-        match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
+        match json::read::<ServerJsonRpcMessage>(&String::from_utf8_lossy(&body)) {
             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, given)),
             Err(_) if !(200..300).contains(&status) => Err(refused(status, &body)),
             Err(_) if !matches!(message, ClientJsonRpcMessage::Request(_)) => {

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use burnish_mcp::{Address, Broken, Client, Limits, Reply};
-use common::{Background, LIMITS, SCRIPT, call, has_python, text, url};
+use common::{Background, LIMITS, SCRIPT, call, has_python, next_of_a_long_integer, text, url};
 use serde_json::json;
 
 /// The stand-in, and its port. `None` without Python.
@@ -32,6 +32,7 @@ fn a_session_goes_over_events_and_over_plain_json() {
         assert_eq!(text(&mut client, "count", json!({ "by": 2 })), "2");
         assert_eq!(text(&mut client, "count", json!({ "by": 3 })), "5");
         assert_eq!(text(&mut other, "count", json!({ "by": 1 })), "1", "a session of its own");
+        next_of_a_long_integer(&mut client);
         let refuse = call(&mut client, "refuse", json!({})).unwrap();
         assert_eq!(refuse, Reply { text: "Error: not like this ({\"at\":1})".into(), is_error: true });
         assert!(client.is_running());

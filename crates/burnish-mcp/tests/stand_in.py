@@ -26,6 +26,7 @@ def tool(name, **arguments):
 
 TOOLS = [
     tool("echo", text="string"),
+    tool("next", number="integer"),
     tool("count", by="integer"),
     tool("where"),
     tool("key"),
@@ -101,6 +102,8 @@ class Session:
         name, arguments = params["name"], params.get("arguments", {})
         if name == "echo":
             return text(arguments["text"])
+        if name == "next":
+            return {"content": [], "structuredContent": {"next": arguments["number"] + 1}}
         if name == "read_text_file":
             with open(os.path.join(sys.argv[2], arguments["path"])) as file:
                 return text(file.read())

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use burnish_mcp::{Address, Broken, Client, Limits, Reply};
-use common::{LIMITS, SCRIPT, call, has_python, program, text};
+use common::{LIMITS, SCRIPT, call, has_python, next_of_a_long_integer, program, text};
 use serde_json::json;
 
 fn stand_in(how: &str, folder: Option<&Path>) -> Address {
@@ -29,6 +29,7 @@ fn tools_are_listed_and_called_and_state_stays_for_the_session() {
     assert_eq!(text(&mut client, "count", json!({ "by": 2 })), "2");
     assert_eq!(text(&mut client, "count", json!({ "by": 3 })), "5");
     assert_eq!(text(&mut client, "key", json!({})), "key-7");
+    next_of_a_long_integer(&mut client);
     let place = folder.path().canonicalize().unwrap();
     assert_eq!(text(&mut client, "where", json!({})), format!("{} set", place.display()));
     // A server may ask for what this client does not do.

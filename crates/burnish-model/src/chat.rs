@@ -13,9 +13,11 @@ use std::sync::Arc;
 use burnish_core::{LATENT, Message, Node, NodeId, Piece, Role, Sampled, Source, ToolSpec, Trace};
 use serde_json::{Map, Value, json};
 
+use crate::conversation::Conversation;
 use crate::generation::GenerationConfig;
 use crate::{
-    ChatError, ChatTemplate, Encoded, GenerationDefaults, ModelError, Tokenizer, chat_files, provenance,
+    ChatError, ChatTemplate, Encoded, GenerationDefaults, ModelError, TextTokens, Tokenizer, chat_files,
+    provenance,
 };
 
 /// A tokenizer, a chat template, and the tokens that end an answer.
@@ -95,6 +97,17 @@ impl Chat {
         Chat { template: with_special_tokens(template, &self.tokenizer_config), ..self }
     }
 
+    /// The same chat, in which the control tokens of texts are read so. Text without a template keeps its own.
+    #[must_use]
+    pub fn with_text_tokens(self, text_tokens: TextTokens) -> Self {
+        match text_tokens {
+            TextTokens::Literal => self,
+            TextTokens::AsTransformers => {
+                Chat { template: self.template.with_text_tokens(text_tokens), ..self }
+            }
+        }
+    }
+
     /// Ids that end an answer.
     pub fn end_ids(&self) -> &[u32] {
         &self.end_ids
@@ -127,7 +140,7 @@ impl Chat {
         messages: &[Message],
         tools: &[ToolSpec],
     ) -> Result<Vec<u32>, ChatError> {
-        let rendered = self.template.render(messages, tools, true)?;
+        let rendered = self.render(messages, tools, true)?;
         self.follow(trace, messages, tools, &rendered)?;
         Ok(trace.head_ids())
     }
@@ -135,7 +148,7 @@ impl Chat {
     /// Appends the assistant's messages of a conversation as answers to imitate.
     ///
     /// If the template has generation blocks, they decide what is imitated: the conversation up to its last answer is
-    /// one new branch, rendered and tokenised as a whole, with the mask of [`Chat::encode_with_mask`].
+    /// one new branch, rendered and tokenised as a whole, with a mask as [`Chat::encode_with_mask`] makes it.
     ///
     /// If it has none, each answer follows the prompt before it, as [`Chat::extend`] makes it, up to its end token.
     /// What the template writes after that belongs to the next prompt.
@@ -170,10 +183,11 @@ impl Chat {
         let mut grown = trace.clone();
         let answers = messages.iter().enumerate().skip(first);
         for (at, _) in answers.filter(|(_, message)| message.role == Role::Assistant) {
-            let prompt = self.template.render(&messages[..at], tools, true)?;
+            let prompt = self.render(&messages[..at], tools, true)?;
             let parent = self.follow(&mut grown, &messages[..at], tools, &prompt)?;
-            let answered = self.template.render(&messages[..=at], tools, false)?;
-            let rest = answered.strip_prefix(&prompt).ok_or(ChatError::AnswerLeavesPrompt { message: at })?;
+            let answered = self.render(&messages[..=at], tools, false)?.rendered.text;
+            let rest = answered.strip_prefix(&prompt.rendered.text);
+            let rest = rest.ok_or(ChatError::AnswerLeavesPrompt { message: at })?;
             let text = self
                 .through_end_token(rest)
                 .ok_or_else(|| ChatError::NoEndToken { message: at, end_tokens: self.end_texts.clone() })?;
@@ -196,14 +210,16 @@ impl Chat {
             return Ok(());
         };
         let messages = &messages[..=last];
-        let rendered = self.template.render_with_answers(messages, tools, false)?;
+        let conversation = self.render_with_answers(messages, tools)?;
+        let encoded =
+            self.tokenizer.encode_literal(&conversation.rendered.text, &conversation.breaks_from(0))?;
+        let rendered = conversation.rendered;
         // Only an end token that is imitated teaches the policy to stop.
         let final_answer =
             rendered.assistant.last().and_then(|range| self.through_end_token(&rendered.text[range.clone()]));
         if final_answer.is_none() {
             return Err(ChatError::NoEndToken { message: last, end_tokens: self.end_texts.clone() });
         }
-        let encoded = self.tokenizer.encode_with_offsets(&rendered.text)?;
         let mask = answer_mask(&encoded, &rendered.assistant)?;
         let whose = provenance::locate(&self.template, messages, tools, false, &rendered.text);
         let sources = encoded.bytes.iter().zip(mask).map(|(bytes, is_answer)| match is_answer {
@@ -217,7 +233,7 @@ impl Chat {
 
     /// The ids of a whole conversation, and which of them the template's generation blocks wrote: the `input_ids` and
     /// `assistant_masks` of `apply_chat_template` with `return_assistant_tokens_mask`. Without such blocks the mask is
-    /// false everywhere.
+    /// false everywhere. Arguments of calls and control tokens in texts are taken as they are, as there.
     ///
     /// # Errors
     /// As [`ChatTemplate::render_with_answers`]; also if the text can't be tokenised, or if no token holds the last
@@ -289,14 +305,15 @@ impl Chat {
         trace: &mut Trace,
         messages: &[Message],
         tools: &[ToolSpec],
-        rendered: &str,
+        conversation: &Conversation,
     ) -> Result<Option<NodeId>, ChatError> {
+        let rendered = &*conversation.rendered.text;
         let (parent, kept) = self.deepest(trace, rendered);
         if kept == rendered.len() && parent == trace.head() {
             return Ok(parent);
         }
         let text = &rendered[kept..];
-        let encoded = self.tokenizer.encode_with_offsets(text)?;
+        let encoded = self.tokenizer.encode_literal(text, &conversation.breaks_from(kept))?;
         let whose = provenance::locate(&self.template, messages, tools, true, rendered);
         let sources =
             encoded.bytes.iter().map(|bytes| whose.of(kept + bytes.start..kept + bytes.end)).collect();

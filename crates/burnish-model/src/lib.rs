@@ -12,12 +12,14 @@ mod calls;
 mod chat;
 mod chat_files;
 mod config;
+mod conversation;
 mod decoder;
 mod error;
 mod files;
 mod freeze;
 mod generation;
 mod latent;
+mod literal;
 mod lora;
 mod mix;
 mod model;
@@ -42,6 +44,7 @@ pub use config::{Architecture, DeltaRuleConfig, Dtype, Head, LayerKind, ModelCon
 pub use error::{ChatError, ConfigError, ModelError};
 pub use generation::GenerationDefaults;
 pub use latent::{LatentGradient, PutInputs};
+pub use literal::TextTokens;
 pub use lora::{LoraConfig, Targets};
 pub use mix::{Mix, Packed};
 pub use model::{Loading, Model, Trains};
@@ -103,7 +106,7 @@ pub fn load_model_over(
         Some(base) if !dir.join("tokenizer.json").exists() => base,
         _ => dir.to_owned(),
     };
-    let chat = Chat::load_with(&chat_dir, template)?;
+    let chat = Chat::load_with(&chat_dir, template)?.with_text_tokens(loading.text_tokens);
     let mut model = Model::load_with(dir, base, loading)?;
     let vocab_size = model.config.vocab_size;
     if let Some(id) = chat.tokenizer.id_max().filter(|id| *id as usize >= vocab_size) {

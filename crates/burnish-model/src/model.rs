@@ -19,7 +19,7 @@ use crate::decoder::{Decoder, Init, head_shape};
 use crate::lora::{self, LoraConfig};
 use crate::tap::Tap;
 use crate::weights::{self, Carried, Stored, TensorSpec, WeightsFile};
-use crate::{Dtype, Head, LayerKind, Mix, ModelConfig, ModelError, Packed, files, freeze};
+use crate::{Dtype, Head, LayerKind, Mix, ModelConfig, ModelError, Packed, TextTokens, files, freeze};
 
 /// A decoder with its weights.
 #[derive(Clone)]
@@ -51,6 +51,8 @@ pub struct Loading {
     pub precision: Precision,
     /// What will be trained.
     pub trains: Trains,
+    /// How control tokens in the texts of messages are read.
+    pub text_tokens: TextTokens,
 }
 
 /// The part of a model that is trained. Everything else is frozen; in [`Precision::Bf16`] frozen matrices are kept in

@@ -91,7 +91,7 @@ impl Outline {
     /// # Errors
     /// As [`Outline::of_config`].
     pub fn to_value_model(&self) -> Result<Self, ModelError> {
-        let loading = Loading { precision: self.precision, trains: Trains::All };
+        let loading = Loading { precision: self.precision, ..Loading::default() };
         Outline::of_config(self.config.with_value_head(), &loading, Path::new("policy"))
     }
 
@@ -154,7 +154,7 @@ mod tests {
         let except = Trains::Except(vec!["*mlp*".to_owned()]);
         for precision in [Precision::F32, Precision::Bf16] {
             for trains in [Trains::All, Trains::Nothing, except.clone(), lora()] {
-                let loading = Loading { precision, trains };
+                let loading = Loading { precision, trains, ..Loading::default() };
                 let model = Model::load_as(dir.path(), &loading).unwrap();
                 let outline = Outline::of_dir(dir.path(), &loading).unwrap();
                 let len = |store| {

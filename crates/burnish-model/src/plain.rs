@@ -4,19 +4,20 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::{Chat, ChatError, ChatTemplate, ModelError, Tokenizer};
+use crate::{Chat, ChatError, ChatTemplate, ModelError, TextTokens, Tokenizer};
 
 /// A conversation is the text of its messages, after what the tokenizer puts before every text.
 const PLAIN: &str = "{{ begin }}{% for message in messages %}{{ message.content }}{% endfor %}";
 
 impl ChatTemplate {
-    /// No template: the policy reads the text of the messages and nothing else.
+    /// No template: the policy reads the text of the messages and nothing else. Control tokens in it are control
+    /// tokens, because nothing else writes them.
     ///
     /// # Errors
     /// None in practice, although the signature allows a compile error.
     pub fn plain() -> Result<Self, ModelError> {
         let template = ChatTemplate::new(PLAIN, Path::new("text without a template"))?;
-        Ok(template.with_variable("begin", json!("")))
+        Ok(template.with_variable("begin", json!("")).with_text_tokens(TextTokens::AsTransformers))
     }
 }
 

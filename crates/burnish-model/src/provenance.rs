@@ -68,9 +68,12 @@ fn mark_message(message: &Message) -> Message {
     let open = OPEN.iter().find(|(_, source)| *source == source_of(message.role));
     let open = open.map_or(CLOSE, |(mark, _)| *mark);
     let mut marked = message.clone();
-    marked.content = mark(&message.content, &pieces(message), open);
-    marked.reasoning_content =
-        message.reasoning_content.as_ref().map(|text| mark(text, &[trimmed(text, 0..text.len())], open));
+    let whole = |text: &str| mark(text, &[trimmed(text, 0..text.len())], open);
+    match message.parts() {
+        Some(parts) => marked = marked.in_parts(parts.iter().map(|part| whole(part)).collect()),
+        None => marked.content = mark(&message.content, &pieces(message), open),
+    }
+    marked.reasoning_content = message.reasoning_content.as_deref().map(whole);
     marked
 }
 

@@ -12,7 +12,9 @@ use burnish_jinja::{Dict, Options, Template, Value};
 use serde_json::json;
 
 use crate::answers::{self, Marks};
-use crate::{CallFormat, ChatError, ModelError, files};
+use crate::{CallFormat, ChatError, ModelError, TextTokens, files};
+
+mod parts;
 
 /// The ChatML template: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, nothing else.
 pub const CHATML: &str = include_str!("chatml.jinja");
@@ -36,8 +38,12 @@ pub struct ChatTemplate {
     now: i64,
     /// Special tokens and options that the template may read.
     variables: BTreeMap<String, serde_json::Value>,
+    /// How control tokens in the texts of messages are read.
+    text_tokens: TextTokens,
     /// The format in which it writes calls, detected once.
     calls: OnceLock<Option<CallFormat>>,
+    /// Of which roles it prints a content in parts, detected once.
+    parts: [OnceLock<bool>; 4],
 }
 
 /// A rendered conversation.
@@ -62,7 +68,9 @@ impl ChatTemplate {
             templates: BTreeMap::new(),
             now: 0,
             variables: BTreeMap::new(),
+            text_tokens: TextTokens::default(),
             calls: OnceLock::new(),
+            parts: Default::default(),
         };
         template.at(now.as_secs() as i64).with_named(DEFAULT, source, path)
     }
@@ -93,7 +101,7 @@ impl ChatTemplate {
             self.templates.insert(name, template);
         }
         self.sources.insert(name.into(), source);
-        self.calls = OnceLock::new();
+        (self.calls, self.parts) = Default::default();
         Ok(self)
     }
 
@@ -115,8 +123,18 @@ impl ChatTemplate {
     /// Gives the template a variable, such as `enable_thinking`.
     pub fn with_variable(mut self, name: &str, value: serde_json::Value) -> Self {
         self.variables.insert(name.into(), value);
-        self.calls = OnceLock::new();
+        (self.calls, self.parts) = Default::default();
         self
+    }
+
+    /// Says how control tokens are read that stand in the texts of messages and tools.
+    pub fn with_text_tokens(mut self, text_tokens: TextTokens) -> Self {
+        self.text_tokens = text_tokens;
+        self
+    }
+
+    pub(crate) fn text_tokens(&self) -> TextTokens {
+        self.text_tokens
     }
 
     /// The template's text.
@@ -210,7 +228,14 @@ impl ChatTemplate {
     ) -> BTreeMap<&str, serde_json::Value> {
         let mut context: BTreeMap<&str, serde_json::Value> =
             self.variables.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-        context.insert("messages", messages.iter().map(message_json).collect());
+        let message = |message: &Message| {
+            let mut json = message_json(message);
+            if let Some(parts) = message.parts().filter(|_| self.takes_parts(message.role)) {
+                json["content"] = parts::json(parts);
+            }
+            json
+        };
+        context.insert("messages", messages.iter().map(message).collect());
         context.insert(
             "tools",
             if tools.is_empty() { json!(null) } else { tools.iter().map(tool_json).collect() },
@@ -219,6 +244,18 @@ impl ChatTemplate {
         context.insert("add_generation_prompt", json!(add_generation_prompt));
         context
     }
+}
+
+/// A value as templates write it with `tojson`.
+///
+/// # Errors
+/// None in practice, although the signature allows an error of the template.
+pub(crate) fn to_json(json: &serde_json::Value) -> Result<String, ChatError> {
+    let failed = |error: burnish_jinja::Error| ChatError::Render(error.to_string());
+    let mut variables = Dict::default();
+    variables.set("value", value(json));
+    let template = Template::new("{{ value | tojson }}").map_err(failed)?;
+    template.render(&variables, &Options { now: 0, marks: None }).map_err(failed)
 }
 
 /// Converts a JSON value to a template value.

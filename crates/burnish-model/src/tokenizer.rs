@@ -4,11 +4,12 @@ use burnish_core::Piece;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::{AddedToken, TokenizerBuilder};
+use tokenizers::{AddedToken, OffsetReferential, OffsetType, TokenizerBuilder};
 
 use crate::{ChatError, ModelError, files};
 
@@ -26,7 +27,12 @@ pub struct Tokenizer {
     json: String,
     /// Texts of the special tokens.
     special: Vec<String>,
+    /// The same without special tokens, with [`BEFORE`], made when it is needed.
+    text_only: OnceLock<tokenizers::Tokenizer>,
 }
+
+/// A token before a text that is not the beginning of a prompt, where some tokenizers would put a space.
+const BEFORE: &str = "\u{fdef}";
 
 /// The ids of a text, and the bytes that each covers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,7 +64,7 @@ impl Tokenizer {
             .map(|token| token.content)
             .collect();
         special.sort_unstable();
-        Ok(Tokenizer { inner, json, special })
+        Ok(Tokenizer { inner, json, special, text_only: OnceLock::new() })
     }
 
     /// Trains a byte-level BPE tokenizer (Sennrich et al. 2016; bytes and word pattern as in GPT-2). The special tokens
@@ -150,6 +156,51 @@ impl Tokenizer {
         let encoding = self.inner.encode(text, false).map_err(failed)?;
         let bytes = encoding.get_offsets().iter().map(|&(start, end)| start..end).collect();
         Ok(Encoded { ids: encoding.get_ids().to_vec(), bytes })
+    }
+
+    /// The ids of `part` of a text, in which special tokens are ordinary text, and the bytes of the text that each
+    /// covers.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub(crate) fn encode_as_text(&self, text: &str, part: Range<usize>) -> Result<Encoded, ChatError> {
+        let said = &text[part.clone()];
+        let text_only = |more: &[AddedToken]| {
+            let mut inner = self.inner.clone();
+            inner.set_encode_special_tokens(true);
+            inner.add_tokens(more.iter().cloned()).map(|_| inner).map_err(failed)
+        };
+        if said.contains(BEFORE) {
+            return encode_after(&text_only(&[])?, "", text, part);
+        }
+        if self.text_only.get().is_none() {
+            let before = AddedToken::from(BEFORE, false).normalized(false);
+            // Another thread may have been faster.
+            let _ = self.text_only.set(text_only(&[before])?);
+        }
+        let inner = self.text_only.get().ok_or_else(|| ChatError::Tokenizer("is not ready".into()))?;
+        encode_after(inner, if part.start > 0 { BEFORE } else { "" }, text, part)
+    }
+
+    /// The special tokens in a text, as encoding finds them, with the spaces that belong to them.
+    pub(crate) fn special_in(&self, text: &str) -> Vec<Range<usize>> {
+        let added = self.inner.get_added_vocabulary();
+        let is_normalized =
+            added.get_added_tokens_decoder().values().any(|token| token.special && token.normalized);
+        // Texts are only normalised where that decides.
+        let normalizer = self.inner.get_normalizer().filter(|_| is_normalized);
+        let split = added.extract_and_normalize(normalizer, text);
+        let splits = split.get_splits(OffsetReferential::Original, OffsetType::Byte).into_iter();
+        let special = splits.filter(|(_, _, tokens)| {
+            tokens.as_ref().and_then(|tokens| tokens.first()).is_some_and(|token| self.is_special(token.id))
+        });
+        special.map(|(_, (start, end), _)| start..end).collect()
+    }
+
+    /// Is this the id of a special token?
+    pub(crate) fn is_special(&self, id: u32) -> bool {
+        let added = self.inner.get_added_vocabulary().get_added_tokens_decoder();
+        added.get(&id).is_some_and(|token| token.special)
     }
 
     /// The text of ids. Bytes that are not UTF-8 become U+FFFD.
@@ -268,6 +319,20 @@ fn train<S: AsRef<str> + Sync>(
         .build();
     tokenizer.train(&mut trainer, texts.iter().map(AsRef::as_ref))?;
     tokenizer.to_string(true)
+}
+
+/// The ids of `part` of a text behind the token `before`, if that is not empty.
+fn encode_after(
+    inner: &tokenizers::Tokenizer,
+    before: &str,
+    text: &str,
+    part: Range<usize>,
+) -> Result<Encoded, ChatError> {
+    let encoding = inner.encode(format!("{before}{}", &text[part.clone()]), false).map_err(failed)?;
+    let skipped = usize::from(!before.is_empty());
+    let moved = |at: usize| part.start + at.saturating_sub(before.len());
+    let bytes = encoding.get_offsets()[skipped..].iter().map(|&(start, end)| moved(start)..moved(end));
+    Ok(Encoded { ids: encoding.get_ids()[skipped..].to_vec(), bytes: bytes.collect() })
 }
 
 fn failed(error: tokenizers::Error) -> ChatError {

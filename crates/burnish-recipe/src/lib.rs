@@ -71,7 +71,7 @@ pub use latent::{Brevity, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, LatentPath,
 pub use metrics::MetricsSection;
 pub use optimizer::OptimizerSection;
 pub use paths::expand;
-pub use policy::{ComputeType, PolicySection, StageRecipe};
+pub use policy::{ComputeType, PolicySection, StageRecipe, TextTokens};
 pub use redesign::{ContextModule, EngineerKind, Given, RedesignSection, RuleSection};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use burnish_core::rng::{Address, Purpose};
+pub use burnish_model::TextTokens;
 use burnish_model::{Loading, LoraConfig, ModelShape, Trains};
 use burnish_tensor::Precision;
 use serde::de::value::MapAccessDeserializer;
@@ -25,6 +26,9 @@ pub struct PolicySection {
     /// A file with a chat template to use instead of the policy's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_template: Option<PathBuf>,
+    /// How control tokens are read that users, tools and environments write.
+    #[serde(default, skip_serializing_if = "is_literal")]
+    pub text_tokens: TextTokens,
     /// A model of this shape with random weights, and a byte-level BPE tokenizer trained on the texts to imitate (SFT
     /// only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,10 +102,15 @@ pub enum ComputeType {
     Bf16,
 }
 
+fn is_literal(text_tokens: &TextTokens) -> bool {
+    *text_tokens == TextTokens::Literal
+}
+
 impl PolicySection {
     /// How to load it for sampling.
     pub fn sampling(&self) -> Loading {
-        Loading { precision: self.precision.into(), trains: Trains::Nothing }
+        let precision = self.precision.into();
+        Loading { precision, trains: Trains::Nothing, text_tokens: self.text_tokens }
     }
 }
 
@@ -114,7 +123,7 @@ impl Recipe {
             None if self.train.freeze.is_empty() => Trains::All,
             None => Trains::Except(self.train.freeze.clone()),
         };
-        Loading { precision: self.policy.precision.into(), trains }
+        Loading { trains, ..self.policy.sampling() }
     }
 }
 

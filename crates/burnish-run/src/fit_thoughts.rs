@@ -96,7 +96,7 @@ fn each_item(file: &Path, mut read: impl FnMut(ItemRecord) -> Result<(), String>
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let refuse =
             |problem: String| RunError::Refused(format!("`{}`, line {}: {problem}", file.display(), at + 1));
-        let item: ItemRecord = serde_json::from_str(line).map_err(|error| {
+        let item: ItemRecord = burnish_core::json::read(line).map_err(|error| {
             refuse(format!("is no item of an evaluation of a recipe or a run (`burnish eval`): {error}"))
         })?;
         read(item).map_err(refuse)?;

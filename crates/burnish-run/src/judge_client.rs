@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burnish_core::{Message, Policy, PolicyError, Sampling, Trace, Turn, TurnOutput, answer_all};
 use burnish_engine::Limits;
-use burnish_model::{Loading, Trains};
+use burnish_model::{Loading, TextTokens, Trains};
 use burnish_reason::{REWARD_MODEL, Strategist, Strategy, StrategyConfig};
 use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
@@ -15,7 +15,8 @@ use crate::RunError;
 use crate::policy::LoadedPolicy;
 use crate::reward_model::RewardReader;
 
-const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
+const LOADING: Loading =
+    Loading { precision: Precision::F32, trains: Trains::Nothing, text_tokens: TextTokens::Literal };
 
 /// A policy that answers questions, such as a judge. It is never trained.
 pub(crate) struct JudgeClient {

@@ -353,7 +353,7 @@ fn here(
             let latent: &[&str] = if recipe.latent.is_some() { &LATENT_TOKENS } else { &[] };
             let texts = corpus.texts(template.as_ref())?;
             let made = LoadedPolicy::create(new, &texts, recipe.run.seed, latent)?;
-            made.with_template(template).in_precision(loading.precision)
+            made.with_template(template, loading.text_tokens).in_precision(loading.precision)
         }
         (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),
     };
@@ -383,6 +383,7 @@ fn there(
         Some(checkpoint) => Chat::load(checkpoint.path())?,
         None => Chat::load_with(path, template)?,
     };
+    let chat = chat.with_text_tokens(recipe.policy.text_tokens);
     watch.event(Event::Doing("asking the trainer"));
     let saved = checkpoint.map(|checkpoint| &checkpoint.state()[TRAINER]);
     let server = TrainingServer::connect(recipe, &chat, &ModelConfig::load(path)?, saved)?;

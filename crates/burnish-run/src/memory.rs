@@ -303,7 +303,7 @@ impl Count<'_> {
     /// Other models of the recipe in this process.
     fn others(&mut self) -> Result<(), RunError> {
         let recipe = self.recipe;
-        let plain = Loading { precision: Precision::F32, trains: Trains::Nothing };
+        let plain = Loading { trains: Trains::Nothing, ..Loading::default() };
         let user = recipe.user.as_ref().and_then(|user| user.path.as_ref());
         let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_ref());
         let model = recipe.reward.model.as_ref().map(|model| &model.path);
@@ -326,7 +326,7 @@ impl Count<'_> {
     }
 
     fn critic(&self, policy: &Outline) -> Result<Outline, RunError> {
-        let loading = Loading { precision: policy.precision, trains: Trains::All };
+        let loading = Loading { precision: policy.precision, ..Loading::default() };
         match self.recipe.critic.as_ref().and_then(|critic| critic.path.as_ref()) {
             Some(path) => outline(&Origin::Dir(locate(path)?.dir), &loading),
             None => Ok(policy.to_value_model()?),

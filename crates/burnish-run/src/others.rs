@@ -7,7 +7,7 @@ use std::sync::Arc;
 use burnish_core::{Episode, Policy};
 use burnish_engine::Limits;
 use burnish_env::rollout::{self, Partners, RolloutSpec};
-use burnish_model::{Chat, Loading, Tokenizer, Trains};
+use burnish_model::{Chat, Loading, TextTokens, Tokenizer, Trains};
 use burnish_reason::{REWARD_MODEL, Strategist};
 use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
@@ -18,7 +18,8 @@ use crate::policy::LoadedPolicy;
 use crate::reward_model::{RewardModel, RewardReader};
 use burnish_recipe::Recipe;
 
-const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
+const LOADING: Loading =
+    Loading { precision: Precision::F32, trains: Trains::Nothing, text_tokens: TextTokens::Literal };
 
 /// The name under which environments ask for it.
 const USER: &str = "user";

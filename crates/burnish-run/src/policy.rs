@@ -6,7 +6,9 @@ use std::sync::Arc;
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{LATENT_TOKENS, Policy};
 use burnish_engine::{Limits, LocalPolicy, Stats};
-use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelError, ModelShape, Tokenizer};
+use burnish_model::{
+    Chat, ChatTemplate, Loading, Model, ModelConfig, ModelError, ModelShape, TextTokens, Tokenizer,
+};
 
 use burnish_recipe::{Method, Recipe};
 use burnish_remote::tokens::TokenPolicy;
@@ -280,15 +282,14 @@ impl LoadedPolicy {
         LoadedPolicy { model: Arc::new(Arc::unwrap_or_clone(self.model).on(device)), ..self }
     }
 
-    /// The same policy with another template, if one is given.
-    pub(crate) fn with_template(self, template: Option<ChatTemplate>) -> Self {
-        match template {
-            Some(template) => {
-                let chat = Arc::unwrap_or_clone(self.chat).with_template(template);
-                LoadedPolicy { chat: Arc::new(chat), ..self }
-            }
-            None => self,
-        }
+    /// The same policy with another template, if one is given, reading control tokens of texts so.
+    pub(crate) fn with_template(self, template: Option<ChatTemplate>, text_tokens: TextTokens) -> Self {
+        let chat = Arc::unwrap_or_clone(self.chat);
+        let chat = match template {
+            Some(template) => chat.with_template(template),
+            None => chat,
+        };
+        LoadedPolicy { chat: Arc::new(chat.with_text_tokens(text_tokens)), ..self }
     }
 
     /// The same policy, computed in another precision.

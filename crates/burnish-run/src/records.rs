@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use burnish_core::json;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -118,8 +119,8 @@ impl Records {
                     self.path.display()
                 ))
             };
-            let record: R =
-                serde_json::from_slice(line).map_err(|error| refuse(format!("is no record: {error}")))?;
+            let record: R = json::read(&String::from_utf8_lossy(line))
+                .map_err(|error| refuse(format!("is no record: {error}")))?;
             match ids.get(kept.len()) {
                 Some(id) if *id == record.id() => {}
                 Some(id) => {
@@ -146,12 +147,9 @@ impl Records {
     /// # Errors
     /// If they can't be written.
     pub fn append(&mut self, records: &[impl Item]) -> Result<(), RunError> {
-        let mut lines = Vec::new();
-        for record in records {
-            serde_json::to_writer(&mut lines, record).map_err(unwritable)?;
-            lines.push(b'\n');
-        }
-        let written = self.file.write_all(&lines).and_then(|()| self.file.sync_data());
+        let lines = records.iter().map(|record| Ok(json::text(record).map_err(unwritable)? + "\n"));
+        let lines = lines.collect::<Result<String, RunError>>()?;
+        let written = self.file.write_all(lines.as_bytes()).and_then(|()| self.file.sync_data());
         Ok(written.map_err(FileError::on("write", &self.path))?)
     }
 

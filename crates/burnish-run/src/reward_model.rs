@@ -167,7 +167,7 @@ impl RewardReader {
         device: &Device,
     ) -> Result<Option<Self>, RunError> {
         let Some(path) = strategy.reward_model() else { return Ok(None) };
-        let loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
+        let loading = Loading { trains: Trains::Nothing, ..Loading::default() };
         let key = format!("{key}config.score.path");
         let model = RewardModel::open(&key, path, &loading, device)?;
         let policy = policy.ok_or_else(|| {

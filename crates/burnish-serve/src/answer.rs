@@ -54,7 +54,7 @@ pub(crate) fn body(
 }
 
 fn text_of(value: &Value) -> String {
-    burnish_core::json::text(value).unwrap_or_else(|_| value.to_string())
+    burnish_core::json::line(value)
 }
 
 /// A choice as a piece of a stream, the first and the last one.

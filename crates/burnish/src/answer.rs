@@ -189,8 +189,7 @@ fn held<'a>(text: &str, tags: impl Iterator<Item = &'a str>) -> usize {
 
 /// A call as a person reads it: `→ weather(city="Bern", days=3)`.
 pub(crate) fn call_line(call: &ToolCall) -> String {
-    let json =
-        |value: &serde_json::Value| burnish_core::json::text(value).unwrap_or_else(|_| value.to_string());
+    let json = burnish_core::json::line;
     let arguments = match &call.function.arguments {
         serde_json::Value::Object(arguments) => {
             let pairs: Vec<String> =

@@ -63,9 +63,9 @@ pub(crate) fn line(text: Arguments<'_>) {
     write(&visible(&format!("{text}\n")));
 }
 
-/// JSON for programs, as one line.
+/// JSON for programs.
 pub(crate) fn json(json: &str) {
-    write(&plain_json(&format!("{json}\n")));
+    write(&plain_json(&burnish_core::json::plain(format!("{json}\n"))));
 }
 
 /// A file for programs: printed exactly if a program reads it, with control characters shown if a person does.

@@ -148,16 +148,48 @@ fn named_columns_are_read_and_no_others() {
 }
 
 #[test]
-fn message_content_in_parts_is_joined_and_nulls_are_absent() {
+fn message_content_in_parts_is_kept_in_parts_and_nulls_are_absent() {
     let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
     let message = json!({"role": "user", "content": parts, "name": null, "tool_calls": null});
-    assert_eq!(auto(json!({"prompt": [message]})).unwrap().prompt, [Message::user("ab")]);
+    assert_eq!(
+        auto(json!({"prompt": [message]})).unwrap().prompt,
+        [Message::user("").in_parts(vec!["a".into(), "b".into()])]
+    );
     let image = json!({"role": "user", "content": [{"type": "image"}]});
     let error = auto(json!({"prompt": [image]})).unwrap_err();
     assert!(
         error.contains("column `prompt`: message 1: its content has a part of type \"image\""),
         "{error}"
     );
+}
+
+/// OpenAI's own format has the arguments of calls as a text.
+#[test]
+fn arguments_are_read_alike_in_every_form() {
+    let row = |function: serde_json::Value| {
+        let call = json!({"id": "x", "type": "function", "function": function});
+        auto(
+            json!({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [call]}]}),
+        )
+    };
+    let read =
+        |function| row(function).unwrap().completion.unwrap()[0].tool_calls[0].function.arguments.clone();
+    let arguments = json!({"city": "Bern", "at": null, "days": 3});
+    let text = r#"{"city": "Bern", "at": null, "days": 3}"#;
+    for written in [arguments.clone(), json!(text)] {
+        let read = read(json!({"name": "f", "arguments": written}));
+        assert_eq!(read, arguments);
+        assert_eq!(read.to_string(), r#"{"city":"Bern","at":null,"days":3}"#, "the order of keys");
+    }
+    for none in [json!(""), json!(null), json!({})] {
+        assert_eq!(read(json!({"name": "f", "arguments": none})), json!({}));
+    }
+    assert_eq!(read(json!({"name": "f"})), json!({}));
+    for wrong in [json!("Bern"), json!("[3]"), json!([3]), json!(3)] {
+        let error = row(json!({"name": "f", "arguments": wrong})).unwrap_err();
+        let place = "column `messages`: message 2: `tool_calls[0].function.arguments` must be a JSON object";
+        assert!(error.contains(place), "{error}");
+    }
 }
 
 /// The arguments of tool calls and the tools' schemas are read by the policy, so nulls, long numbers and the order of

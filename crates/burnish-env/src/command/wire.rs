@@ -230,7 +230,7 @@ pub(super) fn task(fields: Fields) -> Result<Made, String> {
     if prompt.is_empty() {
         return Err("its answer to `task`: `prompt` has no message".to_owned());
     }
-    let label = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let label = |value: Value| value.as_str().map_or_else(|| json::line(&value), str::to_owned);
     let labels = labels.into_iter().map(|(name, value)| (name, label(value))).collect();
     Ok(Made { name, prompt, data, labels })
 }

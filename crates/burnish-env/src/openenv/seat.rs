@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burnish_core::{Message, ToolSpec};
+use burnish_core::{Message, ToolSpec, json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ impl Refusal {
         if let Some(errors) = self.errors {
             data["errors"] = errors;
         }
-        json!({"type": "error", "data": data}).to_string()
+        json::line(&json!({"type": "error", "data": data}))
     }
 }
 
@@ -128,7 +128,7 @@ impl Seat {
 
     /// Answers a message. Waits for the environment.
     pub(super) fn answer(&mut self, text: &str) -> Reply {
-        let value: Value = match serde_json::from_str(text) {
+        let value: Value = match json::parse(text) {
             Ok(value) => value,
             Err(error) => {
                 let message = format!("Invalid JSON: {error}");
@@ -147,7 +147,7 @@ impl Seat {
             }
         });
         match answered {
-            Ok(Some((kind, data))) => Reply::Say(json!({"type": kind, "data": data}).to_string()),
+            Ok(Some((kind, data))) => Reply::Say(json::line(&json!({"type": kind, "data": data}))),
             Ok(None) => Reply::Close,
             Err(refusal) => Reply::Say(refusal.text()),
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use burnish_core::json;
 use burnish_http::{Answer, Asked, Limits, Listening, WebSocket, block_on, listen_with_sockets};
 use serde_json::{Value, json};
 
@@ -83,7 +84,7 @@ impl Room {
         let say = |status: u16, body: Value| Answer {
             status,
             content_type: "application/json",
-            body: body.to_string(),
+            body: json::line(&body),
         };
         if !self.is_allowed(asked.key.as_deref()) && asked.path != "/health" {
             return say(401, json!({"detail": "the key is missing or wrong (Authorization: Bearer ...)"}));

@@ -1,5 +1,6 @@
 //! One session with a server, over its WebSocket: a message, then its answer.
 
+use burnish_core::json;
 use burnish_http::{HttpError, Server, WebSocket, block_on, shortened, timeout};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -108,7 +109,7 @@ impl Session {
     /// Sends a message; returns the `data` of the answer.
     fn ask(&mut self, message: &Value, config: &Config) -> Result<Value, Failure> {
         // A server that has closed may have said why, and that can still be read; otherwise reading fails as sending did.
-        let _ = self.socket.send(message.to_string());
+        let _ = self.socket.send(json::line(message));
         let answer = block_on(timeout(config.timeout(), self.socket.receive()));
         let answer = answer.map_err(|error| Failure::Broken(error.to_string()))?;
         let text = answer
@@ -147,7 +148,7 @@ struct Answer {
 }
 
 fn read(text: &str) -> Result<Value, Failure> {
-    let answer: Answer = serde_json::from_str(text).map_err(|error| {
+    let answer: Answer = json::read(text).map_err(|error| {
         Failure::Broken(format!("the server's answer is none ({error}): {}", shortened(text)))
     })?;
     if answer.r#type != "error" {

@@ -1,6 +1,6 @@
 //! How a policy's answers become actions, by the schema that the server gives of them.
 
-use burnish_core::{Message, Role, ToolCall, ToolSpec};
+use burnish_core::{Message, Role, ToolCall, ToolSpec, json, openai};
 use serde_json::{Map, Value};
 
 use super::config::Config;
@@ -100,7 +100,7 @@ impl Shape {
             let text = answer.content.trim();
             let value = match kind {
                 Type::Text => Value::String(answer.content.clone()),
-                Type::Json => match serde_json::from_str(text) {
+                Type::Json => match json::parse(text) {
                     Ok(value) => value,
                     Err(_) => {
                         let problem = format!("`{field}` must be a number, true or false, and nothing else");
@@ -114,17 +114,14 @@ impl Shape {
             if let Err(problem) = check_call(call, self.tools()) {
                 return Act::Say(result(call, problem));
             }
-            let arguments = match &call.function.arguments {
-                Value::String(text) => burnish_core::json::parse(text).unwrap_or_default(),
-                other => other.clone(),
-            };
+            let arguments = openai::read_arguments(&call.function.arguments).unwrap_or_default();
             let fields = match self {
                 Shape::Tools(_) => Map::from_iter([
                     ("type".to_owned(), "call_tool".into()),
                     ("tool_name".to_owned(), call.function.name.clone().into()),
-                    ("arguments".to_owned(), arguments),
+                    ("arguments".to_owned(), arguments.into()),
                 ]),
-                _ => arguments.as_object().cloned().unwrap_or_default(),
+                _ => arguments,
             };
             Act::Take(with(fields), Some(call.clone()))
         };

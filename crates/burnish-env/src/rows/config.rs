@@ -1,5 +1,6 @@
 //! The configuration of the environment.
 
+use burnish_core::json;
 use burnish_data::{Columns, Paths};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -190,5 +191,5 @@ impl Config {
 
 /// A value as a label.
 pub(super) fn label(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| json::line(value), str::to_owned)
 }

@@ -1,7 +1,7 @@
 //! Verifiers: the interface to them, and the requests and answers of an external one.
 
 use burnish_core::names::nearest;
-use burnish_core::{Message, Verdict};
+use burnish_core::{Message, Verdict, json};
 use burnish_verify::Verifier;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -289,7 +289,7 @@ fn finite(value: &Value, name: &str) -> Result<f64, String> {
 }
 
 fn as_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| json::line(value), str::to_owned)
 }
 
 fn shortened(line: &str) -> String {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Validity, Verdict};
+use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Validity, Verdict, openai};
 use burnish_worlds::reward::{MadeCall, reward};
 use burnish_worlds::{State, World};
 use serde_json::{Map, Value};
@@ -149,9 +149,5 @@ fn feedback(episode: &Episode, gold: &[burnish_worlds::reward::GoldCall]) -> Opt
 }
 
 fn arguments(value: &Value) -> Map<String, Value> {
-    match value {
-        Value::Object(arguments) => arguments.clone(),
-        Value::String(text) => serde_json::from_str(text).unwrap_or_default(),
-        _ => Map::new(),
-    }
+    openai::read_arguments(value).unwrap_or_default()
 }

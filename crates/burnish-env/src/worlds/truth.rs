@@ -1,6 +1,6 @@
 //! The truth of a task, and the conversation that solves it.
 
-use burnish_core::{FunctionCall, Message, Role, Task, ToolCall, ToolSpec};
+use burnish_core::{FunctionCall, Message, Role, Task, ToolCall, ToolSpec, json};
 use burnish_worlds::reward::GoldCall;
 use burnish_worlds::{State, World};
 use serde::{Deserialize, Serialize};
@@ -113,8 +113,8 @@ pub(super) fn call(
         places.iter().zip(states).find_map(|(&at, state)| Some((worlds[at].tool(name)?, &worlds[at], state)));
     let (tool, world, state) = found.ok_or_else(|| format!("there is no tool `{name}`"))?;
     match tool.call(world, state, arguments) {
-        Ok(result) => Ok(Value::Object(result).to_string()),
-        Err(failure) => Err(json!({ "error": failure.text() }).to_string()),
+        Ok(result) => Ok(json::line(&Value::Object(result))),
+        Err(failure) => Err(json::line(&json!({ "error": failure.text() }))),
     }
 }
 

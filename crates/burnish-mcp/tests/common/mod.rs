@@ -75,3 +75,9 @@ impl Drop for Background {
         let _ = self.child.wait();
     }
 }
+
+/// The digits of an integer that no 64 bits hold, on the way to a server and back.
+pub fn next_of_a_long_integer(client: &mut Client) {
+    let number = burnish_core::json::parse("{\"number\": 18446744073709551615000}").unwrap();
+    assert_eq!(text(client, "next", number), "{\"next\":18446744073709551615001}");
+}

@@ -51,6 +51,11 @@ pub(super) fn conversation(call: ToolCall, thoughts: Option<&str>) -> [Message; 
     [Message::user(QUESTION), asks, result]
 }
 
+/// [`conversation`] with a call that every template takes which has calls.
+pub(crate) fn probe_conversation() -> [Message; 3] {
+    conversation(call(true, false), None)
+}
+
 /// What the template writes for the call: from the end of the prompt on, if it continues the prompt.
 pub(super) struct Written {
     pub(super) text: String,

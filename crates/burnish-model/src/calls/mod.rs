@@ -20,6 +20,7 @@ mod tagged;
 mod typed;
 mod xml;
 
+pub(crate) use detect::probe_conversation;
 pub use json::arguments as read_arguments;
 pub use record::{AnswerTo, Recorded};
 use scan::{Parts, Piece};
@@ -134,6 +135,11 @@ impl CallFormat {
             Syntax::Tagged(..) => &["<function_call>"],
             Syntax::Bare => &[],
         }
+    }
+
+    /// Does the template need the arguments of calls as a text?
+    pub(crate) fn takes_text(&self) -> bool {
+        self.text_arguments
     }
 
     /// Does the template refuse a call without an id of nine letters and digits?

@@ -117,7 +117,7 @@ impl Chat {
     fn written(&self, asked: &AnswerTo<'_>, message: &Message) -> Result<Option<String>, ChatError> {
         // Not the trace's text: an earlier answer may have ended with an end token other than the one that the template
         // writes.
-        let prompt = self.template.render(asked.messages, asked.tools, true)?;
+        let prompt = self.render(asked.messages, asked.tools, true)?.rendered.text;
         let mut messages = asked.messages.to_vec();
         messages.push(message.clone());
         let answered = messages.len();
@@ -129,11 +129,12 @@ impl Chat {
             name: Some(call.function.name.clone()),
             ..Message::new(Role::Tool, mark.clone())
         }));
-        let rendered = match self.template.render(&messages, asked.tools, false) {
+        let rendered = match self.render(&messages, asked.tools, false) {
             Ok(rendered) => rendered,
             // Results may come as a user's message if the template has none for tools.
-            Err(_) => self.template.render(&messages[..answered], asked.tools, false)?,
+            Err(_) => self.render(&messages[..answered], asked.tools, false)?,
         };
+        let rendered = rendered.rendered.text;
         let rest = rendered.strip_prefix(&prompt);
         let rest = rest.map(|rest| &rest[..rest.find(&mark).unwrap_or(rest.len())]);
         Ok(rest.and_then(|rest| self.before_end_token(rest)).map(str::to_owned))

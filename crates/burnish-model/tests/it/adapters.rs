@@ -47,7 +47,7 @@ fn assert_logits(model: &Model, prompts: &[Vec<u32>], expected: &[Vec<f32>], tol
 }
 
 fn sampling_from(precision: Precision) -> Loading {
-    Loading { precision, trains: Trains::Nothing }
+    Loading { precision, trains: Trains::Nothing, ..Loading::default() }
 }
 
 fn lora(rank: usize, targets: Targets) -> LoraConfig {

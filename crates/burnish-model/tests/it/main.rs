@@ -8,6 +8,7 @@ mod calls;
 mod chat;
 mod common;
 mod fidelity;
+mod literal;
 mod masks;
 mod models;
 mod outline;

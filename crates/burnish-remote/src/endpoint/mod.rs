@@ -192,5 +192,5 @@ impl Endpoint {
 }
 
 fn text_of(body: &Value) -> String {
-    burnish_core::json::text(body).unwrap_or_else(|_| body.to_string())
+    burnish_core::json::line(body)
 }

@@ -62,7 +62,7 @@ impl Endpoint {
                 gathered.is_done = true;
                 break;
             }
-            let value: Value = serde_json::from_str(&data).map_err(|error| {
+            let value: Value = burnish_core::json::parse(&data).map_err(|error| {
                 self.malformed(&format!("an event is not JSON ({error}): {}", shortened(&data)))
             })?;
             if let Some(error) = value.get("error").filter(|error| !error.is_null()) {

@@ -10,7 +10,7 @@ use super::ChatAnswer;
 
 /// Reads the body of an answer.
 pub(super) fn answer(text: &str) -> Result<ChatAnswer, String> {
-    let value: Value = serde_json::from_str(text)
+    let value: Value = burnish_core::json::parse(text)
         .map_err(|error| format!("it is not JSON ({error}): {}", shortened(text)))?;
     let choice = &value["choices"][0];
     let finish_reason = choice["finish_reason"].as_str().map(str::to_owned);
@@ -37,7 +37,7 @@ pub(super) fn read_message(message: &Value, finish_reason: Option<String>) -> Re
                 if !answer.content.is_empty() {
                     answer.content.push('\n');
                 }
-                answer.content += &call["function"].to_string();
+                answer.content += &burnish_core::json::line(&call["function"]);
                 answer.malformed.push(format!("call {number}: {problem}"));
             }
         }

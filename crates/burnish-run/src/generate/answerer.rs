@@ -14,8 +14,8 @@ use super::sampling::{of_model, with_options};
 use crate::RunError;
 use crate::inspect::{self, FoundPolicy};
 use crate::policy::LoadedPolicy;
-use burnish_recipe::ComputeType;
 use burnish_recipe::bounds::{self, BATCH_MAX, THREADS_MAX};
+use burnish_recipe::{ComputeType, TextTokens};
 
 /// Most tokens of an answer where neither the person nor the model says how many.
 const TOKENS_MAX: usize = 2048;
@@ -34,6 +34,8 @@ pub struct Asked {
     pub device: Option<String>,
     /// In which precision: by default that of the policy's run, f32 for a model directory.
     pub precision: Option<ComputeType>,
+    /// How control tokens in the texts of messages are read: by default as in the policy's run.
+    pub text_tokens: Option<TextTokens>,
     /// Threads; 0 takes every core. Changes no result.
     pub threads: usize,
     /// Sequences that are sampled together.
@@ -76,6 +78,7 @@ impl Answerer {
         let found = inspect::find_policy(&asked.policy, asked.step, "")?;
         let FoundPolicy { dir, mut loading, version, device, start, notes } = found;
         loading.precision = asked.precision.map_or(loading.precision, Precision::from);
+        loading.text_tokens = asked.text_tokens.unwrap_or(loading.text_tokens);
         let device = Device::open(asked.device.as_ref().unwrap_or(&device))?;
         burnish_tensor::set_threads(asked.threads);
         let load = if asked.is_raw { LoadedPolicy::load_plain } else { LoadedPolicy::load_over };
@@ -96,6 +99,7 @@ impl Answerer {
             ("--step", asked.step.is_some(), "which has no steps"),
             ("--device", asked.device.is_some(), "which computes where it is"),
             ("--precision", asked.precision.is_some(), "which computes as it was started"),
+            ("--text-tokens", asked.text_tokens.is_some(), "which has a tokenizer of its own"),
             ("--raw", asked.is_raw, "which is asked through chat completions"),
         ];
         if let Some((option, _, why)) = options.into_iter().find(|(_, is_given, _)| *is_given) {

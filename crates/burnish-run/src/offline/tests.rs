@@ -7,7 +7,7 @@ use std::path::Path;
 use burnish_core::{Role, Sampling};
 use burnish_engine::Limits;
 use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
-use burnish_model::ChatTemplate;
+use burnish_model::{ChatTemplate, TextTokens};
 use serde_json::json;
 
 use super::rows::imitated;
@@ -93,7 +93,9 @@ fn of_an_episode_with_tools_the_calls_are_learnt_and_the_tokenizer_knows_their_w
     assert!(texts.iter().any(|text| text.contains("\"transfer\"")));
     assert!(!texts.iter().any(|text| text.contains("<|im_")), "special tokens are not learnt as text");
     let shape = recipe.policy.new.as_ref().unwrap();
-    let policy = LoadedPolicy::create(shape, &texts, 1, &[]).unwrap().with_template(Some(template));
+    let policy = LoadedPolicy::create(shape, &texts, 1, &[])
+        .unwrap()
+        .with_template(Some(template), TextTokens::Literal);
     assert_eq!(policy.chat.tokenizer.encode("transfer").unwrap().len(), 1);
     for conversation in 0..corpus.len() {
         let samples = imitated(&corpus, &policy.chat, conversation, None).unwrap();
@@ -135,7 +137,7 @@ fn of_a_row_with_tools_a_rollout_reads_what_is_imitated_after() {
     let shape = recipe.policy.new.as_ref().unwrap();
     let policy = LoadedPolicy::create(shape, &corpus.texts(None).unwrap(), 1, &[]).unwrap();
     let template = ChatTemplate::new(WITH_TOOLS, Path::new("tools.jinja")).unwrap();
-    let policy = policy.with_template(Some(template));
+    let policy = policy.with_template(Some(template), TextTokens::Literal);
 
     let set = &recipe.data.demonstrations[0];
     let generator = burnish_env::build(&set.env, &set.config).unwrap();

@@ -107,9 +107,10 @@ impl<'a> Texts<'a> {
 
     /// What the maps of the model in `dir` read.
     fn read(&self, dir: &Path, rank: usize, stop: &Stop) -> Result<ControlFlow<(), Recorded>, RunError> {
-        let loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
+        let loading = Loading { trains: Trains::Nothing, ..Loading::default() };
         let template = named_template(self.recipe.policy.chat_template.as_deref())?;
-        let policy = LoadedPolicy::load(dir, &loading)?.with_template(template);
+        let policy = LoadedPolicy::load(dir, &loading)?;
+        let policy = policy.with_template(template, self.recipe.policy.text_tokens);
         let mut texts = Vec::new();
         for (messages, tools) in &self.episodes {
             let mut trace = Trace::new();

@@ -21,11 +21,11 @@ const SOURCES: [Source; 11] = [
 ];
 
 pub(super) fn json(value: &impl Serialize) -> Result<String, String> {
-    serde_json::to_string(value).map_err(|error| error.to_string())
+    burnish_core::json::text(value).map_err(|error| error.to_string())
 }
 
 pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+    burnish_core::json::read(text).map_err(|error| error.to_string())
 }
 
 /// The name that serde gives to a variant without fields.

@@ -14,7 +14,7 @@ const FROZEN: [&str; 4] =
     ["*.q_proj.weight", "*.k_proj.weight", "*.k_proj.bias", "model.embed_tokens.weight"];
 
 fn loading(precision: Precision, trains: Trains) -> Loading {
-    Loading { precision, trains }
+    Loading { precision, trains, ..Loading::default() }
 }
 
 fn except() -> Trains {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use burnish_core::{Role, ToolCall};
+use burnish_core::{Role, ToolCall, json};
 use burnish_env::offered::{INSTRUCTIONS, Offered};
 use burnish_env::openenv::{Served, Serving};
 use burnish_env::redesign::Knob;
@@ -173,7 +173,7 @@ fn show_tasks(generator: &dyn Generator, count: usize, seed: u64) -> Done {
             println!("{}", indented(&format!("{said}{}", message.content)));
         }
         for ToolCall { function, .. } in &message.tool_calls {
-            println!("{}", indented(&format!("{} {}", function.name, function.arguments)));
+            println!("{}", indented(&format!("{} {}", function.name, json::line(&function.arguments))));
         }
     }
     let answers = played.iter().filter(|message| message.role == Role::Assistant);

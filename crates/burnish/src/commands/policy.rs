@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use burnish_core::Grammar;
 use burnish_core::SamplingOptions;
-use burnish_recipe::ComputeType;
+use burnish_recipe::{ComputeType, TextTokens};
 use burnish_run::generate::{self, Asked};
 use burnish_run::items::EndpointConfig;
 use clap::Args;
@@ -62,6 +62,11 @@ fn precision(name: &str) -> serde_json::Result<ComputeType> {
     serde_json::from_value(name.into())
 }
 
+/// By the names of `policy.text_tokens`.
+fn text_tokens(name: &str) -> serde_json::Result<TextTokens> {
+    serde_json::from_value(name.into())
+}
+
 /// Who is asked by `generate` and `chat`.
 #[derive(Debug, Args)]
 pub(crate) struct Who {
@@ -72,6 +77,10 @@ pub(crate) struct Who {
     /// Of a run: the checkpoint after this step instead of the newest.
     #[arg(long)]
     step: Option<u64>,
+    /// How control tokens in messages are read: literal (as ordinary text) or as_transformers. [default: as the policy's
+    /// run; literal for a model directory]
+    #[arg(long, value_name = "HOW", value_parser = text_tokens)]
+    text_tokens: Option<TextTokens>,
     #[command(flatten)]
     place: Place,
 }
@@ -92,6 +101,7 @@ impl Who {
             step: self.step,
             device: self.place.device.clone(),
             precision: self.place.precision,
+            text_tokens: self.text_tokens,
             threads: self.place.threads.unwrap_or(0),
             batch,
             is_raw,

@@ -142,6 +142,7 @@ fn the_next_turn_finds_the_one_before_in_the_cache_and_in_the_trace() {
         batch: 1,
         is_raw: false,
         is_streaming: true,
+        text_tokens: None,
     };
     let mut answerer = Answerer::open(&asked).unwrap();
     let mut chat =

@@ -200,8 +200,5 @@ fn lost() -> EnvError {
 
 /// Arguments as an object; some formats give them as a text.
 fn object(arguments: &Value) -> Value {
-    match arguments {
-        Value::String(text) => burnish_core::json::parse(text).unwrap_or_else(|_| arguments.clone()),
-        other => other.clone(),
-    }
+    burnish_core::openai::read_arguments(arguments).map_or_else(|_| arguments.clone(), Value::Object)
 }

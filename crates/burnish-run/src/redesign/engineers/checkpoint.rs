@@ -10,7 +10,7 @@ use std::path::Path;
 
 use burnish_core::{Message, Trace};
 use burnish_env::redesign::KnobKind;
-use burnish_model::{Loading, Trains};
+use burnish_model::{Loading, TextTokens, Trains};
 use burnish_recipe::Recipe;
 use burnish_tensor::{Device, Precision};
 use burnish_train::{Sample, score};
@@ -19,7 +19,8 @@ use crate::RunError;
 use crate::policy::LoadedPolicy;
 use crate::redesign::{Brief, Engineer};
 
-const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
+const LOADING: Loading =
+    Loading { precision: Precision::F32, trains: Trains::Nothing, text_tokens: TextTokens::Literal };
 const QUESTION: &str = "Which configuration should the next round have?";
 const BEGINNING: &str = "{\"reason\":\"the likeliest value of each menu\",\"config\":{";
 
