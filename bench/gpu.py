@@ -21,6 +21,8 @@ STAGES = {
     "rate": "products of 8192 x 8192 x 8192 in bf16 and f32, and copies of 2 GiB, by PyTorch: the card's measured rates",
     "step-16x1024": "Qwen3-0.6B's shape: training steps of 16 sequences of 1024 tokens, bf16, ours",
     "step-16x1024-torch": "the same in PyTorch: autocast, SDPA",
+    "step-16x1024-hybrid": "Qwen3.5-0.8B's shape, three of four layers a gated delta rule: the same, ours",
+    "step-16x1024-hybrid-torch": "the same in PyTorch, its delta rule as transformers finds it: flash-linear-attention, or PyTorch",
     "step-1x16384": "training steps of one sequence of 16,384 tokens, bf16, ours; everything is kept",
     "step-1x16384-selective": "the same with selective activation checkpointing",
     "step-1x16384-full": "the same with full activation checkpointing",
@@ -64,11 +66,11 @@ def run(command, timeout=LIMIT):
     return done.stdout
 
 
-def model():
-    """The directory of the random model, made when it is first needed."""
-    directory = args.cache / "qwen3-0.6b"
+def model(name="qwen3_0_6b"):
+    """The directory of a random model, made when it is first needed."""
+    directory = args.cache / name
     if not (directory / "model.safetensors").exists():
-        run([sys.executable, BENCH.parent / "scripts" / "make_qwen3_0_6b.py", directory])
+        run([sys.executable, BENCH.parent / "scripts" / f"make_{name}.py", directory])
     return directory
 
 
@@ -290,12 +292,12 @@ def stage_rate(stage):
     say({"stage": stage, "card": torch.cuda.get_device_name(), "torch": torch.__version__, **rates})
 
 
-def ours(kind, *flags):
-    return [args.binaries / "burnish-bench", "worker", kind, model(), "--bf16", "--device", args.device, *flags]
+def ours(kind, *flags, name="qwen3_0_6b"):
+    return [args.binaries / "burnish-bench", "worker", kind, model(name), "--bf16", "--device", args.device, *flags]
 
 
-def torchs(script, *flags):
-    return [sys.executable, BENCH / "peers" / script, model(), "--bf16", "--device", "cuda", *flags]
+def torchs(script, *flags, name="qwen3_0_6b"):
+    return [sys.executable, BENCH / "peers" / script, model(name), "--bf16", "--device", "cuda", *flags]
 
 
 def yardstick():
@@ -312,6 +314,7 @@ def sample(batch, prompt, new):
     return ours("sample", "--batch", batch, "--prompt", prompt, "--new", new)
 
 
+HYBRID = "qwen3_5_0_8b"
 SHORT = ["--batch", "16", "--length", "1024"]
 LONG = ["--batch", "1", "--length", "16384"]
 LONG_ROWS = [*LONG, "--micro-batch", "16384", "--checkpointing"]
@@ -323,6 +326,8 @@ RUNS = {
     "rate": stage_rate,
     "step-16x1024": lambda stage: speed(stage, ours("step", *SHORT)),
     "step-16x1024-torch": lambda stage: speed(stage, torchs("train_step.py", *SHORT)),
+    "step-16x1024-hybrid": lambda stage: speed(stage, ours("step", *SHORT, name=HYBRID)),
+    "step-16x1024-hybrid-torch": lambda stage: speed(stage, torchs("train_step.py", *SHORT, name=HYBRID)),
     "step-1x16384": lambda stage: speed(stage, ours("step", *LONG_ROWS, "off")),
     "step-1x16384-selective": lambda stage: speed(stage, ours("step", *LONG_ROWS, "selective")),
     "step-1x16384-full": lambda stage: speed(stage, ours("step", *LONG_ROWS, "full")),
@@ -343,7 +348,7 @@ assert RUNS.keys() == STAGES.keys()
 
 if args.list:
     for stage, what in STAGES.items():
-        print(f"{stage:22} {what}")
+        print(f"{stage:26} {what}")
     sys.exit()
 unknown = [stage for stage in args.stages if stage not in STAGES]
 if unknown:

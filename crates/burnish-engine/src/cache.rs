@@ -2,12 +2,11 @@
 
 use burnish_model::{Marked, Mix, Packed};
 use burnish_tensor::{
-    Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, DeviceError, HeadMaps, HeadShape, KV_ROWS,
-    KvBlock, Layout, PageSlots, PagedCache, PagesContinued, PagesSeen, Param, Params, Step, Tape, Var,
+    Buffer, ConvWeight, DeltaInputs, DeltaRows, DeltaShape, HeadMaps, HeadShape, KV_ROWS, KvBlock, Layout,
+    PageSlots, PagedCache, PagesContinued, PagesSeen, Param, RecurrentRows, RecurrentState, Step, Tape, Var,
     cached_attention, continued_attention, delta_scan, delta_step, short_conv_continued, short_conv_step,
 };
 use rayon::prelude::*;
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::pages::{Block, Pool};
@@ -98,6 +97,8 @@ pub(crate) struct Prefill {
     prompts: Vec<Block>,
     /// Where keys and values go on a GPU, and what goes on from cached ones; the same at every layer.
     places: Option<(PageSlots, Option<PagesContinued>)>,
+    /// The states that the prompts end in, on a GPU; the same at every layer.
+    recurrent: Option<Arc<RecurrentRows>>,
 }
 
 impl Prefill {
@@ -105,7 +106,14 @@ impl Prefill {
     pub(crate) fn new(lens: &[usize], shape: HeadShape, prompts: Vec<Block>) -> Self {
         let pasts = prompts.iter().map(|prompt| prompt.rows).collect();
         let whole = Packed { layout: Arc::new(Layout::causal(lens)), shape };
-        Prefill { whole, pasts, prompts, places: None }
+        Prefill { whole, pasts, prompts, places: None, recurrent: None }
+    }
+
+    /// Where the prompts' states are, if they are on a GPU.
+    fn recurrent(&mut self, tape: &Tape<'_>) -> Option<Arc<RecurrentRows>> {
+        let lens = self.whole.layout.segments().iter().map(|segment| segment.len);
+        let states = self.prompts.iter().map(Block::recurrent);
+        recurrent_rows(&mut self.recurrent, tape, states, lens)
     }
 
     /// The prompts that were read, in the order of the pack.
@@ -119,7 +127,7 @@ impl Prefill {
 
 impl Mix for Prefill {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
-        let Prefill { whole, pasts, prompts, places } = self;
+        let Prefill { whole, pasts, prompts, places, .. } = self;
         let segments = whole.layout.segments();
         if let Some(cache) = prompts.iter().find_map(Block::paged) {
             let (slots, continued) = places.get_or_insert_with(|| {
@@ -172,15 +180,14 @@ impl Mix for Prefill {
 
     // Prompts of recurrent models are read from their beginning, so the layout is that of the rows here.
     fn convolve(&mut self, tape: &mut Tape<'_>, layer: usize, x: &Var, weight: Param) -> Var {
-        let params = tape.params();
-        let mixed = on_host(params, [x], |[x]| {
-            let mut ends = Vec::new();
-            let weight = ConvWeight::of(params, weight);
-            let mixed = short_conv_continued(x, weight, &self.whole.layout, &[], &mut ends);
-            let states = self.prompts.iter_mut().map(|block| block.layer_state(layer));
-            states.zip(ends).for_each(|(state, end)| state.inputs = end);
-            mixed
-        });
+        if let Some(rows) = self.recurrent(tape) {
+            return tape.short_conv_kept(x, weight, &self.whole.layout, &rows, layer);
+        }
+        let mut ends = Vec::new();
+        let weight = ConvWeight::of(tape.params(), weight);
+        let mixed = short_conv_continued(x.data(), weight, &self.whole.layout, &[], &mut ends);
+        let states = self.prompts.iter_mut().map(|block| block.layer_state(layer));
+        states.zip(ends).for_each(|(state, end)| state.inputs = end);
         tape.external(x.rows(), x.cols(), mixed)
     }
 
@@ -191,34 +198,36 @@ impl Mix for Prefill {
         inputs: DeltaInputs<'_>,
         shape: DeltaShape,
     ) -> Var {
-        let DeltaInputs { q, k, v, log_decay, beta } = inputs;
-        let mixed = on_host(tape.params(), [v, q, k, log_decay, beta], |[v, q, k, log_decay, beta]| {
-            let mut ends = Vec::new();
-            let rows = DeltaRows { q, k, v, log_decay, beta };
-            let mixed = delta_scan(rows, shape, &self.whole.layout, &[], &mut ends);
-            let states = self.prompts.iter_mut().map(|block| block.layer_state(layer));
-            states.zip(ends).for_each(|(state, end)| state.matrices = end);
-            mixed
-        });
-        tape.external(v.rows(), v.cols(), mixed)
+        if let Some(rows) = self.recurrent(tape) {
+            return tape.delta_rule_kept(inputs, shape, &self.whole.layout, &rows, layer);
+        }
+        let mut ends = Vec::new();
+        let mixed = delta_scan(rows_of(inputs), shape, &self.whole.layout, &[], &mut ends);
+        let states = self.prompts.iter_mut().map(|block| block.layer_state(layer));
+        states.zip(ends).for_each(|(state, end)| state.matrices = end);
+        tape.external(inputs.v.rows(), inputs.v.cols(), mixed)
     }
 }
 
-/// What `mix` makes of numbers and parameters on the host, shaped like the first of `values`. If a GPU that has them
-/// has failed it is NaN: whoever reads the logits gets the GPU's error.
-fn on_host<const N: usize>(
-    params: &Params,
-    values: [&Var; N],
-    mix: impl FnOnce([&[f32]; N]) -> Buffer,
-) -> Buffer {
-    let read = || -> Result<Vec<Cow<'_, [f32]>>, DeviceError> {
-        params.fetch()?;
-        values.iter().map(|value| value.on_host()).collect()
-    };
-    match read() {
-        Ok(numbers) => mix(std::array::from_fn(|at| &*numbers[at])),
-        Err(_) => Buffer::from(vec![f32::NAN; values[0].rows() * values[0].cols()]),
+/// The states and numbers of rows of a batch's sequences, uploaded once; `None` if states are on the host.
+fn recurrent_rows<'s>(
+    kept: &mut Option<Arc<RecurrentRows>>,
+    tape: &Tape<'_>,
+    states: impl Iterator<Item = Option<&'s RecurrentState>>,
+    lens: impl Iterator<Item = usize>,
+) -> Option<Arc<RecurrentRows>> {
+    if kept.is_none() {
+        let states = states.collect::<Option<Vec<_>>>().filter(|states| !states.is_empty())?;
+        *kept = Some(Arc::new(tape.recurrent_rows(&states, &lens.collect::<Vec<_>>())));
     }
+    kept.clone()
+}
+
+/// The numbers of values on the host.
+fn rows_of(inputs: DeltaInputs<'_>) -> DeltaRows<'_> {
+    let DeltaInputs { q, k, v, log_decay, beta } = inputs;
+    let [q, k, v, log_decay, beta] = [q, k, v, log_decay, beta].map(Var::data);
+    DeltaRows { q, k, v, log_decay, beta }
 }
 
 /// Attention of one decoding step: each sequence reads its next tokens, in most steps one.
@@ -227,6 +236,8 @@ pub(crate) struct Decode<'a> {
     runs: Vec<Run<'a>>,
     /// Where rows go on a GPU, and which rows they see there; the same at every layer.
     places: Option<(PageSlots, PagesSeen)>,
+    /// The states of the sequences, on a GPU; the same at every layer.
+    recurrent: Option<Arc<RecurrentRows>>,
 }
 
 /// The next tokens of an answer that a sequence reads; its cache has room for them.
@@ -238,10 +249,16 @@ pub(crate) struct Run<'a> {
 impl<'a> Decode<'a> {
     /// The runs lie one after the other in the batch.
     pub(crate) fn new(shape: HeadShape, runs: Vec<Run<'a>>) -> Self {
-        Decode { shape, runs, places: None }
+        Decode { shape, runs, places: None, recurrent: None }
     }
 
-    /// A part of the state of each answer that has a row in the wave.
+    /// Where the states are, if they are on a GPU.
+    fn recurrent(&mut self, tape: &Tape<'_>) -> Option<Arc<RecurrentRows>> {
+        let states = self.runs.iter().map(|run| run.cache.answer.recurrent());
+        recurrent_rows(&mut self.recurrent, tape, states, self.runs.iter().map(|run| run.rows))
+    }
+
+    /// A part of the state of each answer that has a row in the wave, on the host.
     fn states<'s>(
         &'s mut self,
         wave: &Waves,
@@ -411,18 +428,17 @@ impl Mix for Decode<'_> {
     }
 
     fn convolve(&mut self, tape: &mut Tape<'_>, layer: usize, x: &Var, weight: Param) -> Var {
-        let (params, cols) = (tape.params(), x.cols());
-        let mixed = on_host(params, [x], |[x]| {
-            let weight = ConvWeight::of(params, weight);
-            let mut mixed = Buffer::from(vec![0.0; x.len()]);
-            for wave in Waves::of(self.runs.iter().map(|run| run.rows)) {
-                let mut states = self.states(&wave, |block| &mut block.layer_state(layer).inputs);
-                wave.scatter(&mut mixed, cols, |out| {
-                    short_conv_step(&wave.gather(x, cols), weight, &mut states, out);
-                });
-            }
-            mixed
-        });
+        if let Some(rows) = self.recurrent(tape) {
+            return tape.short_conv_continued(x, weight, &rows, layer);
+        }
+        let (weight, cols) = (ConvWeight::of(tape.params(), weight), x.cols());
+        let mut mixed = Buffer::from(vec![0.0; x.data().len()]);
+        for wave in Waves::of(self.runs.iter().map(|run| run.rows)) {
+            let mut states = self.states(&wave, |block| &mut block.layer_state(layer).inputs);
+            wave.scatter(&mut mixed, cols, |out| {
+                short_conv_step(&wave.gather(x.data(), cols), weight, &mut states, out);
+            });
+        }
         tape.external(x.rows(), cols, mixed)
     }
 
@@ -433,19 +449,20 @@ impl Mix for Decode<'_> {
         inputs: DeltaInputs<'_>,
         shape: DeltaShape,
     ) -> Var {
+        if let Some(rows) = self.recurrent(tape) {
+            return tape.delta_rule_continued(inputs, shape, &rows, layer);
+        }
         let DeltaInputs { q, k, v, log_decay, beta } = inputs;
         let (workers, values) = (tape.workers(), [v, q, k, log_decay, beta]);
-        let cols = values.map(Var::cols);
-        let mixed = on_host(tape.params(), values, |numbers| {
-            let mut mixed = Buffer::from(vec![0.0; numbers[0].len()]);
-            for wave in Waves::of(self.runs.iter().map(|run| run.rows)) {
-                let [v, q, k, log_decay, beta] = std::array::from_fn(|at| wave.gather(numbers[at], cols[at]));
-                let rows = DeltaRows { q: &q, k: &k, v: &v, log_decay: &log_decay, beta: &beta };
-                let mut states = self.states(&wave, |block| &mut block.layer_state(layer).matrices);
-                wave.scatter(&mut mixed, cols[0], |out| delta_step(rows, shape, &mut states, out, workers));
-            }
-            mixed
-        });
+        let mut mixed = Buffer::from(vec![0.0; v.data().len()]);
+        for wave in Waves::of(self.runs.iter().map(|run| run.rows)) {
+            let [v, q, k, log_decay, beta] = values.map(|x| wave.gather(x.data(), x.cols()));
+            let rows = DeltaRows { q: &q, k: &k, v: &v, log_decay: &log_decay, beta: &beta };
+            let mut states = self.states(&wave, |block| &mut block.layer_state(layer).matrices);
+            wave.scatter(&mut mixed, values[0].cols(), |out| {
+                delta_step(rows, shape, &mut states, out, workers)
+            });
+        }
         tape.external(v.rows(), v.cols(), mixed)
     }
 }

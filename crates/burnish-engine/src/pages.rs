@@ -1,7 +1,7 @@
 //! Memory of the cache: pages of one size from one bounded pool.
 
 pub(crate) use burnish_tensor::KV_ROWS as PAGE_ROWS;
-use burnish_tensor::{Buffer, KvBlock, KvBlockMut, PagedCache, Params};
+use burnish_tensor::{Buffer, KvBlock, KvBlockMut, PagedCache, Params, RecurrentState};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,6 +51,8 @@ pub(crate) struct Pool {
     made: Mutex<Made>,
     /// The cache on the GPU, if the pages are there.
     paged: Option<PagedCache>,
+    /// The state before the first token, if states are there too.
+    first_state: Option<RecurrentState>,
 }
 
 /// The memory of a page.
@@ -76,19 +78,29 @@ struct Made {
 impl Pool {
     /// A pool of as many pages as fit into `bytes`.
     pub(crate) fn new(shape: PageShape, bytes: usize) -> Self {
-        Pool { shape, pages_max: bytes / shape.bytes(), made: Mutex::default(), paged: None }
+        Pool {
+            shape,
+            pages_max: bytes / shape.bytes(),
+            made: Mutex::default(),
+            paged: None,
+            first_state: None,
+        }
     }
 
     /// The same, on the GPU that holds `params`, if there is one. There all pages are made at once, at most `needed`.
     pub(crate) fn beside(self, params: &Params, needed: usize) -> Self {
         let pages = self.pages_max.min(needed);
         match PagedCache::beside(params, self.shape.layers, self.shape.width, pages) {
-            Some(paged) => Pool { pages_max: pages, paged: Some(paged), ..self },
+            Some(paged) => {
+                let first_state = self.shape.state.beside(params);
+                Pool { pages_max: pages, paged: Some(paged), first_state, ..self }
+            }
             None => self,
         }
     }
 
-    /// Number of pages' worth of memory that the state of a sequence takes. States are on the host.
+    /// Number of pages' worth of memory that the state of a sequence takes. On a GPU states are beside the pages, which are
+    /// made at once and leave room for them.
     pub(crate) fn state_pages(&self) -> usize {
         if self.is_paged() { 0 } else { self.shape.state_pages() }
     }
@@ -263,7 +275,7 @@ impl Block {
     pub(crate) fn reserve(&mut self, rows: usize, pool: &Arc<Pool>) -> bool {
         if self.state.is_none() && pool.shape.state.layers > 0 {
             let Some(room) = pool.lend(pool.state_pages()) else { return false };
-            self.state = Some(State::new(pool.shape.state, room));
+            self.state = Some(State::new(pool.shape.state, pool.first_state.as_ref(), room));
         }
         while self.pages() < pages_of(rows) {
             let Some(page) = pool.take() else { return false };
@@ -276,7 +288,12 @@ impl Block {
         self.shared.len() + self.own.len()
     }
 
-    /// The state of one layer.
+    /// Its state, if that is on a GPU.
+    pub(crate) fn recurrent(&self) -> Option<&RecurrentState> {
+        self.state.as_ref()?.on_gpu.as_ref()
+    }
+
+    /// The state of one layer on the host.
     ///
     /// # Panics
     /// If nothing was reserved, or the model has no such layer.

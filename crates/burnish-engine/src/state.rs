@@ -1,6 +1,7 @@
 //! What layers of the delta rule remember of a sequence: a fixed number of values, however long it is.
 
 use burnish_model::{LayerKind, ModelConfig};
+use burnish_tensor::{Params, RecurrentState};
 
 use crate::pages::Room;
 
@@ -25,6 +26,15 @@ impl StateShape {
         }
     }
 
+    /// The state before the first token, on the GPU that holds `params`; `None` if they are on the host, or there are no
+    /// such layers.
+    pub(crate) fn beside(self, params: &Params) -> Option<RecurrentState> {
+        if self.layers == 0 {
+            return None;
+        }
+        RecurrentState::beside(params, self.layers, self.inputs, self.matrices)
+    }
+
     /// Bytes of a state, in f32.
     pub(crate) fn bytes(self) -> usize {
         4 * self.layers * (self.inputs + self.matrices)
@@ -34,7 +44,9 @@ impl StateShape {
 /// The state of a sequence after the tokens that it has read.
 #[derive(Debug)]
 pub(crate) struct State {
+    /// On the host; empty if the state is on a GPU.
     pub(crate) layers: Vec<LayerState>,
+    pub(crate) on_gpu: Option<RecurrentState>,
     /// Its share of the cache's memory.
     room: Room,
 }
@@ -49,10 +61,12 @@ pub(crate) struct LayerState {
 }
 
 impl State {
-    /// The state before the first token.
-    pub(crate) fn new(shape: StateShape, room: Room) -> Self {
-        let layer = LayerState { inputs: vec![0.0; shape.inputs], matrices: vec![0.0; shape.matrices] };
-        State { layers: vec![layer; shape.layers], room }
+    /// The state before the first token: a copy of `first`, or on the host.
+    pub(crate) fn new(shape: StateShape, first: Option<&RecurrentState>, room: Room) -> Self {
+        let on_gpu = first.map(RecurrentState::copied);
+        let layer = || LayerState { inputs: vec![0.0; shape.inputs], matrices: vec![0.0; shape.matrices] };
+        let layers = if on_gpu.is_some() { 0 } else { shape.layers };
+        State { layers: std::iter::repeat_with(layer).take(layers).collect(), on_gpu, room }
     }
 
     /// Number of pages' worth of memory that it takes.
@@ -63,5 +77,6 @@ impl State {
     /// Becomes the state that `other` is in.
     pub(crate) fn copy(&mut self, other: &State) {
         self.layers.clone_from(&other.layers);
+        self.on_gpu = other.on_gpu.as_ref().map(RecurrentState::copied);
     }
 }

@@ -36,6 +36,7 @@ mod paged;
 mod parallel;
 mod params;
 mod prepacked;
+mod recurrent;
 #[cfg(test)]
 mod reference;
 mod rope;
@@ -70,6 +71,7 @@ pub use paged::{HeadMaps, PageSlots, PagedCache, PagesContinued, PagesSeen};
 pub use parallel::{in_pool, set_threads, with_threads};
 pub use params::{Param, ParamEntry, Params, Store};
 pub use prepacked::Prepacked;
+pub use recurrent::{RecurrentRows, RecurrentState};
 pub use rope::Rope;
 pub use steps::{Step, StepRows, Steps};
 pub use tape::{Keep, Tape, TokenScores};

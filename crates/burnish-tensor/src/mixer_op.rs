@@ -43,7 +43,7 @@ pub(crate) enum States {
     None,
     /// Before each chunk.
     Host(delta::States),
-    /// After each chunk.
+    /// Those that a chunk goes on from.
     Device(cuda::Buffer<f32>),
 }
 

@@ -20,17 +20,17 @@ use crate::{
 
 /// The decoding steps of one model over one cache.
 ///
-/// A step's shape is its number of rows and of attention tasks, both rounded up. Rows that are too many embed id 0, are
-/// written nowhere and see nothing, and no other row depends on them. The first step of a shape runs kernel by kernel;
-/// the second is captured, and those after it are launched from the graph, over the same buffers. If a capture fails, all
-/// further steps run kernel by kernel, with the same numbers ([`Device::take_notice`](crate::Device::take_notice)).
+/// A step's shape is its number of rows and of attention tasks, both rounded up. Padding rows embed id 0, write nothing and
+/// attend to nothing, and no other row depends on them. The first step of a shape runs kernel by kernel. The second is
+/// captured, and later ones launch the graph, which uses the same buffers. If a capture fails, all further steps run kernel
+/// by kernel with the same results ([`Device::take_notice`](crate::Device::take_notice) says why).
 ///
-/// Nothing may change where the parameters or the cache are while a `Steps` lives, and no other thread may use the GPU
-/// during a step.
+/// Parameters and cache must stay at their addresses while a `Steps` lives, and no other thread may use the GPU during a
+/// step.
 #[derive(Default)]
 pub struct Steps {
     of_shapes: HashMap<(usize, usize), Step>,
-    /// Memory of intermediate results. All steps use the same: they run one after the other.
+    /// Memory of intermediate results, shared by all steps because they run one after the other.
     reserve: Reserve,
     cuda: Option<Arc<Cuda>>,
 }
@@ -44,7 +44,7 @@ pub struct StepRows {
     lists: Lists,
 }
 
-/// A step of one shape. Its fields are for the operations of the forward pass; the numbers behind them change.
+/// A step of one shape: handles for the operations of the forward pass. The numbers on the GPU change from step to step.
 pub struct Step {
     /// Ids, for [`Tape::embed`].
     pub ids: Arc<[u32]>,
@@ -85,8 +85,8 @@ impl StepRows {
 }
 
 impl Steps {
-    /// The result of `forward` for these rows, and rows behind them that mean nothing. `forward` runs the model on a tape
-    /// without adapters' dropout, and must do the same every time. It waits for nothing.
+    /// The result of `forward` for these rows, followed by padding rows. `forward` runs the model on the tape and must do
+    /// the same work every time. Does not wait for the GPU.
     ///
     /// # Panics
     /// If the parameters are on the host.
@@ -100,12 +100,12 @@ impl Steps {
     ) -> Var {
         let cuda = params.device().gpu().expect("a step on a GPU with parameters on the host");
         self.cuda.get_or_insert_with(|| Arc::clone(cuda));
-        // Some of a row's tasks come and go as it grows, so there are fewer shapes of them.
+        // The number of tasks grows with the sequences, so it has fewer shapes. Empty tasks cost little.
         let shape = (round_up(rows.ids.len(), 8), round_up(rows.lists.tasks(), 4));
         let step = self.of_shapes.entry(shape).or_insert_with(|| Step::new(cuda, shape, &rows));
         step.fill(cache, rows);
         if step.graph.is_none() && step.out.is_some() && cuda.uses_graphs() {
-            // Its memory goes to the reserve, for the result of the step that is captured.
+            // Dropped during the capture, so that its memory goes to the reserve for the new result.
             let out = step.out.take();
             let captured = cuda.capture(&mut self.reserve, || {
                 drop(out);
@@ -245,7 +245,9 @@ mod tests {
             let out = steps.run(&self.params, &self.cache, rows, |tape, step| {
                 self.forward(tape, &step.ids, &step.positions, (&step.slots, &step.seen))
             });
-            out.on_host().unwrap()[..sequences.len() * WIDTH].to_vec()
+            let all = out.on_host().unwrap();
+            assert!(all.iter().all(|x| x.is_finite()), "rows that pad the step");
+            all[..sequences.len() * WIDTH].to_vec()
         }
 
         /// The same without.

@@ -6,12 +6,12 @@ use super::{Sampler, Sequence};
 use crate::cache::{Paged, Run};
 
 impl Sampler {
-    /// The hidden states of [`Sampler::forward`] by a captured step, with rows behind them that mean nothing. `None` where
-    /// a step can't be captured: not on a GPU, some sequence reads several tokens or is tapped, or a layer keeps its
-    /// state on the host.
+    /// The hidden states of [`Sampler::forward`] from a captured step, followed by padding rows. `None` where a step can't
+    /// be captured: the model is on the host, a sequence reads several tokens or is tapped, or a layer keeps its state on
+    /// the host.
     pub(super) fn captured(&mut self, sequences: &mut [Sequence]) -> Option<Var> {
         let is_plain = |sequence: &Sequence| sequence.unread().len() == 1 && !sequence.answer.is_tapped();
-        if self.model.is_recurrent() || !sequences.iter().all(is_plain) {
+        if !self.pool.is_paged() || self.model.is_recurrent() || !sequences.iter().all(is_plain) {
             return None;
         }
         let ids = sequences.iter().map(|sequence| sequence.unread()[0]).collect();

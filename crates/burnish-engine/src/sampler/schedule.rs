@@ -53,14 +53,19 @@ impl Sampler {
             pages_of(answer.prompt.len()) + pages_of(answer.rows_max(self.context_tokens_max))
         };
         let needed = self.waiting.values().map(pages).sum();
+        // States of recurrent layers, of a prompt and an answer each, get what the longest request leaves of the cache.
+        let places = self.waiting.len().min(self.limits.batch_max);
+        let states = 2 * places * self.pool.shape.state_pages();
+        let longest = self.waiting.values().map(pages).max().unwrap_or(0);
         let most = self.cache_bytes / self.pool.shape.bytes();
+        let most = most - states.min(most.saturating_sub(longest));
         if !self.pool.is_paged() || self.pool.pages_max() < most.min(needed) {
             // Their pages are in the pool that goes.
             self.prompts.drop_all();
             self.tree = Tree::default();
             self.steps = Steps::default();
             self.stats.cache_bytes = self.stats.cache_bytes.max(self.pool.bytes_made());
-            let pool = Pool::new(self.pool.shape, self.cache_bytes);
+            let pool = Pool::new(self.pool.shape, most * self.pool.shape.bytes());
             // The pages before go first: there need not be room for both.
             self.pool = Arc::new(Pool::new(self.pool.shape, 0));
             self.pool = Arc::new(pool.beside(&self.model.params, needed));

@@ -1,10 +1,10 @@
 //! CUDA graphs: work that is captured once and launched again with one call.
 //!
 //! A captured kernel keeps the addresses that it was launched with, so all memory of captured work comes from a
-//! [`Reserve`], which outlives the graph. Memory is taken in the same order each time, so one plain run fills the reserve
-//! and the capture after it finds everything there.
+//! [`Reserve`] that outlives the graph. The same work takes memory in the same order, so a plain run fills the reserve and
+//! the capture after it finds everything there.
 //!
-//! The device records whatever is queued during a capture, so only one thread may work with it meanwhile.
+//! The driver records everything that is queued during a capture, so only one thread may use the device meanwhile.
 
 use std::sync::{Arc, atomic::Ordering};
 

@@ -59,14 +59,18 @@ pub enum CudaError {
         /// The oldest that NVRTC knows: 75 is 7.5.
         oldest: i32,
     },
-    /// A block of this card has too little shared memory for delta rules.
+    /// The card can't run the kernels of delta rules.
     #[error(
-        "layers of a delta rule need {bytes} bytes of shared memory in a block, and this GPU has {max}; take a GPU of compute capability 8.0 or above, or device = \"cpu\""
+        "layers of a delta rule need compute capability 8.0 and {bytes} bytes of shared memory in a block, and this GPU has {}.{} and {max}; take a newer one, or device = \"cpu\"",
+        capability.0,
+        capability.1
     )]
-    SharedMemory {
-        /// What they need.
+    DeltaRule {
+        /// The card's.
+        capability: (i32, i32),
+        /// Bytes that they need.
         bytes: usize,
-        /// What the card has.
+        /// Bytes that the card has.
         max: usize,
     },
     /// NVRTC refused a kernel source.

@@ -24,7 +24,7 @@ use super::{
 const COMMON: &str = include_str!("kernels/common.cuh");
 
 /// The kernel files.
-pub(crate) const FILES: [(&str, &str); 14] = [
+pub(crate) const FILES: [(&str, &str); 15] = [
     ("elementwise.cu", include_str!("kernels/elementwise.cu")),
     ("gather.cu", include_str!("kernels/gather.cu")),
     ("norm.cu", include_str!("kernels/norm.cu")),
@@ -72,6 +72,7 @@ pub(crate) const FILES: [(&str, &str); 14] = [
             include_str!("kernels/delta_backward.cu")
         ),
     ),
+    ("recurrent.cu", include_str!("kernels/recurrent.cu")),
 ];
 
 /// A kernel file, with its macros.
@@ -91,6 +92,7 @@ pub(crate) enum Program {
     LinearAttention,
     Delta(DeltaKernel),
     DeltaBackward(DeltaKernel),
+    Recurrent,
 }
 
 /// How `kernels/delta.cuh` is compiled.
@@ -119,6 +121,7 @@ impl Program {
             Program::LinearAttention => 11,
             Program::Delta(_) => 12,
             Program::DeltaBackward(_) => 13,
+            Program::Recurrent => 14,
         }]
     }
 

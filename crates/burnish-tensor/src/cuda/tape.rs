@@ -43,7 +43,7 @@ pub(crate) struct Batch {
     angles: Kept<(Arc<Rope>, Arc<[u32]>), Angles>,
     forests: Kept<(Arc<Layout>, usize), Forest>,
     paths: Kept<(Arc<Layout>, usize), Paths>,
-    chunks: Kept<Arc<Layout>, Chunks>,
+    chunks: Kept<(Arc<Layout>, bool), Chunks>,
     keys: Kept<Arc<[u64]>, Buffer<u64>>,
 }
 

@@ -48,3 +48,8 @@ namespace linear_attention {
 #include "../kernels/linear_attention.cu"
 }
 #undef PROGRAM
+#define PROGRAM "recurrent.cu"
+namespace recurrent {
+#include "../kernels/recurrent.cu"
+}
+#undef PROGRAM

@@ -378,14 +378,16 @@ __device__ __forceinline__ void copy_page(bf16* keys, bf16* values, const bf16* 
     }
 }
 
-// One block per task, and per key/value head and sixteen of its heads. Tasks, pages and results as in decode.cu.
+// One block per task, and per key/value head and sixteen of its heads. Tasks, pages and results as in decode.cu. The blocks of a
+// task are neighbours: together they read whole rows of its pages.
 KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, float scale) {
-    int group = heads / kv_heads, kv_head = blockIdx.y % kv_heads, first = blockIdx.y / kv_heads * 16;
+    int group = heads / kv_heads, each = kv_heads * ((group + 15) / 16), part = blockIdx.x % each;
+    int kv_head = part % kv_heads, first = part / kv_heads * 16, task = blockIdx.x / each;
     int own = min(16, group - first), head = kv_head * group + first, width = kv_heads * HEAD_DIM;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int* entries = pages + (i64)blockIdx.x * 2 * SPLIT_PAGES;
-    int of = tasks[2 * blockIdx.x], count = tasks[2 * blockIdx.x + 1];
+    const int* entries = pages + (i64)task * 2 * SPLIT_PAGES;
+    int of = tasks[2 * task], count = tasks[2 * task + 1];
     if (count == 0) return; // a captured step has room for more tasks
     cache += kv_head * HEAD_DIM;
     bf16* queries = (bf16*)DYNAMIC_SHARED;
@@ -466,9 +468,9 @@ KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const
             total = fmaf(factor, numbers[2 * (w * 16 + row) + 1], total);
             result = fmaf(factor, parts[w * 16 * HEAD_DIM + i], result);
         }
-        outs[((i64)blockIdx.x * heads + head) * HEAD_DIM + i] = result;
+        outs[((i64)task * heads + head) * HEAD_DIM + i] = result;
         if (i % HEAD_DIM == 0) {
-            float* to = sums + ((i64)blockIdx.x * heads + head + row) * 2;
+            float* to = sums + ((i64)task * heads + head + row) * 2;
             to[0] = largest;
             to[1] = total;
         }

@@ -290,14 +290,14 @@ __device__ __forceinline__ void attend(float* outs, float* sums, const T* q, con
     float* queries = weights + GROUP * SPLIT_ROWS; // [GROUP, head_dim]
     float* parts = queries + GROUP * head_dim;     // [ATTEND_WARPS, GROUP, head_dim]
     __shared__ int entries[2 * SPLIT_PAGES];
-    const int* task = tasks + (i64)blockIdx.x * 2;
-    if (task[1] == 0) return; // a captured step has room for more tasks
-    if (threadIdx.x < 2 * task[1]) entries[threadIdx.x] = pages[(i64)blockIdx.x * 2 * SPLIT_PAGES + threadIdx.x];
+    int row = tasks[2 * blockIdx.x], count = tasks[2 * blockIdx.x + 1];
+    if (count == 0) return; // a captured step has room for more tasks
+    if (threadIdx.x < 2 * count) entries[threadIdx.x] = pages[(i64)blockIdx.x * 2 * SPLIT_PAGES + threadIdx.x];
     SeenRows<T> keys;
     keys.pages = cache + kv_head * head_dim;
     keys.entries = entries;
     keys.page_len = page_len;
-    keys.slots = task[1] * PAGE_ROWS;
+    keys.slots = count * PAGE_ROWS;
     keys.width = width;
     keys.lanes = 32;
     while (keys.lanes / 2 >= chunks) keys.lanes /= 2;
@@ -305,7 +305,7 @@ __device__ __forceinline__ void attend(float* outs, float* sums, const T* q, con
     values.pages += (i64)PAGE_ROWS * width;
     for (int first = 0; first < group; first += GROUP) {
         int own = min(GROUP, group - first), head = kv_head * group + first;
-        const T* of = q + ((i64)task[0] * heads + head) * head_dim;
+        const T* of = q + ((i64)row * heads + head) * head_dim;
         for (int i = threadIdx.x; i < own * head_dim; i += blockDim.x) queries[i] = widen(of[i]) * scale;
         __syncthreads();
         score_seen<PER, GROUP>(weights, queries, keys, own, head_dim);

@@ -6,15 +6,21 @@ KERNEL(256, delta_decays, float* inner, float* outer, const float* log_decay, co
        int channels) {
     Sizes s = {heads, 1, 0, 0};
     Place p = place(chunks, blockIdx.x, s);
+    i64 width = (i64)heads * channels;
     for (int c = threadIdx.x; c < channels; c += blockDim.x) {
-        double sum = 0.0, total = 0.0;
+        i64 first = at(p.first, heads, p.head, channels) + c;
+        double total = 0.0;
         for (int pass = 0; pass < 2; ++pass) {
-            sum = 0.0;
-            for (int r = 0; r < p.rows; ++r) {
-                i64 own = at(p.first + r, heads, p.head, channels) + c;
-                sum += fmaxf(log_decay[own], FORGOTTEN);
-                if (pass == 0) inner[own] = expf((float)sum);
-                else outer[own] = expf((float)(total - sum));
+            double sum = 0.0;
+            for (int from = 0; from < p.rows; from += 8) {
+                float logs[8]; // read together: none waits for another
+                for (int i = 0; i < 8; ++i)
+                    logs[i] = from + i < p.rows ? fmaxf(log_decay[first + (from + i) * width], FORGOTTEN) : 0.0f;
+                for (int i = 0; i < 8 && from + i < p.rows; ++i) {
+                    sum += logs[i];
+                    if (pass == 0) inner[first + (from + i) * width] = expf((float)sum);
+                    else outer[first + (from + i) * width] = expf((float)(total - sum));
+                }
             }
             total = sum;
         }
@@ -66,7 +72,7 @@ KERNEL(256, delta_prepare_bf16, bf16* y, bf16* read, const bf16* k, const bf16* 
 }
 
 // One block per island, 64 columns of values and head, over the island's chunks in order: completes Y and makes the
-// state after each chunk.
+// states that chunks go on from.
 template <typename T>
 INLINE void run_states(float* states, T* y, const T* read, const T* k, const T* beta, const float* inner,
                        const float* outer, const int* chunks, const int* islands, Sizes s) {
@@ -78,7 +84,8 @@ INLINE void run_states(float* states, T* y, const T* read, const T* k, const T* 
     for (int chunk = island[0]; chunk < island[1]; ++chunk) {
         Place p = place(chunks, chunk, s);
         const float* before = p.before < 0 ? nullptr : state_of(states, p.before, p.head, s) + v;
-        float* after = state_of(states, chunk, p.head, s) + v;
+        float* after = p.after < 0 ? nullptr : state_of(states, p.after, p.head, s) + v;
+        __syncthreads(); // `rates` may still be read
         if (threadIdx.x < SIDE)
             rates[threadIdx.x] = (int)threadIdx.x < p.rows ? widen(beta[at(p.first + threadIdx.x, s.heads, p.head, 1)]) : 0.0f;
         Tile held = {};
@@ -101,6 +108,7 @@ INLINE void run_states(float* states, T* y, const T* read, const T* k, const T* 
             }
             narrow(u + r * STRIDE + c, rates[r] * of_row);
         }
+        if (!after) continue;
         const float* last = inner + at(p.first + p.rows - 1, s.heads, p.head, CHANNELS(s));
         EACH_PART(from, s.key_dim) {
             const T* keys = k + p.first * key_width + p.key_head * s.key_dim + from;

@@ -38,25 +38,24 @@ struct Sizes {
 struct Place {
     i64 first;
     int rows;
-    int before; // the chunk that it goes on from, or -1
-    bool goes_on; // does a chunk go on from it?
-    bool is_last; // is it the last of those that go on from `before`?
+    int before, after; // the states that it goes on from and ends in, or -1: zeros, and one that nobody reads
+    bool is_last; // is it the last chunk that goes on from `before`?
     int head, key_head;
 };
 
 INLINE Place place(const int* chunks, int chunk, Sizes s) {
-    const int* own = chunks + 4 * (i64)chunk;
+    const int* own = chunks + 5 * (i64)chunk;
     int head = blockIdx.y;
-    return {own[0], own[1], own[2], (own[3] & 1) != 0, (own[3] & 2) != 0, head, head / s.group};
+    return {own[0], own[1], own[2], own[3], own[4] != 0, head, head / s.group};
 }
 
 // Where a head's columns of a row begin, of `dim` columns a head.
 INLINE i64 at(i64 row, int heads, int head, int dim) { return (row * heads + head) * dim; }
 
-// The state after a chunk.
+// A head of a state.
 template <typename S>
-INLINE S* state_of(S* states, int chunk, int head, Sizes s) {
-    return states + ((i64)chunk * s.heads + head) * s.key_dim * s.value_dim;
+INLINE S* state_of(S* states, int state, int head, Sizes s) {
+    return states + ((i64)state * s.heads + head) * s.key_dim * s.value_dim;
 }
 
 // Factors of the elements of a tile: one for each row, or for each element.
@@ -168,9 +167,12 @@ INLINE void read_rates(float* rates, double* sums, const T* beta, const float* l
         sums[r] = is_summed ? fmaxf(log_decay[at(p.first + r, s.heads, p.head, 1)], FORGOTTEN) : 0.0f;
     }
     __syncthreads();
-    if (r == 0)
-        for (int i = 1; i < SIDE; ++i) sums[i] += sums[i - 1];
-    __syncthreads();
+    for (int step = 1; step < SIDE && !BY_CHANNEL; step *= 2) {
+        double earlier = r < SIDE && r >= step ? sums[r - step] : 0.0;
+        __syncthreads();
+        if (r < SIDE) sums[r] += earlier;
+        __syncthreads();
+    }
 }
 
 // Σ_c x_rc k_ic e^(G_rc - G_ic) for i <= r into `wide`, where each channel has its decays. Four threads share an i.
@@ -179,19 +181,20 @@ INLINE void pairs_by_channel(float* wide, const T* x, const T* k, const float* l
     int own = threadIdx.x / 4, lane = threadIdx.x % 4, key_heads = s.heads / s.group;
     for (int r = lane; r < SIDE; r += 4) wide[r * WIDE_STRIDE + own] = 0.0f;
     __syncwarp();
-    for (int from = 0; from < s.key_dim; from += 32) {
-        float decay[8], k_own[8];
-        int c = from + 8 * lane;
-        for (int j = 0; j < 8; ++j) {
+    for (int from = 0; from < s.key_dim; from += 16) {
+        float decay[4], k_own[4];
+        int c = from + 4 * lane;
+        for (int j = 0; j < 4; ++j) {
             decay[j] = 1.0f;
             bool is_real = own < p.rows && c + j < s.key_dim;
             k_own[j] = is_real ? widen(k[at(p.first + own, key_heads, p.key_head, s.key_dim) + c + j]) : 0.0f;
         }
+#pragma unroll 1
         for (int r = 0; r < p.rows; ++r) {
             float sum = 0.0f;
             const T* x_row = x + at(p.first + r, key_heads, p.key_head, s.key_dim);
             const float* logs = log_decay + at(p.first + r, s.heads, p.head, s.key_dim);
-            for (int j = 0; j < 8; ++j) {
+            for (int j = 0; j < 4; ++j) {
                 if (r < own || c + j >= s.key_dim) continue;
                 if (r > own) decay[j] *= expf(logs[c + j]);
                 sum = fmaf(widen(x_row[c + j]) * k_own[j], decay[j], sum);

@@ -79,7 +79,7 @@ KERNEL(256, delta_prepare_backward_bf16, bf16* y, bf16* d_r, bf16* from_state, c
 }
 
 // One block per island, 64 columns of values and head, over the island's chunks from the last: completes d_R, and sums
-// the gradient of the state after each chunk that another goes on from.
+// the gradients of the states that chunks go on from.
 template <typename T>
 INLINE void run_states_backward(float* d_states, T* d_r, const T* from_state, const T* q, const T* k, const T* beta,
                                 const float* inner, const T* d_out, const int* chunks, const int* islands, Sizes s) {
@@ -90,7 +90,7 @@ INLINE void run_states_backward(float* d_states, T* d_r, const T* from_state, co
     i64 key_width = s.heads / s.group * s.key_dim, value_width = s.heads * s.value_dim;
     for (int chunk = island[1] - 1; chunk >= island[0]; --chunk) {
         Place p = place(chunks, chunk, s);
-        const float* d_after = p.goes_on ? state_of(d_states, chunk, p.head, s) + v : nullptr;
+        const float* d_after = p.after < 0 ? nullptr : state_of(d_states, p.after, p.head, s) + v;
         float* d_before = p.before < 0 ? nullptr : state_of(d_states, p.before, p.head, s) + v;
         __syncthreads(); // `rates` may still be read
         if (threadIdx.x < SIDE)
@@ -224,7 +224,7 @@ INLINE void gradients(T* d_q, T* d_k, T* d_v, float* d_log_decay, T* d_beta, con
     put(d_p, of_p);
     put(d_m, of_m);
     const float* before = p.before < 0 ? nullptr : state_of(states, p.before, p.head, s);
-    const float* d_after = p.goes_on ? state_of(d_states, blockIdx.x, p.head, s) : nullptr;
+    const float* d_after = p.after < 0 ? nullptr : state_of(d_states, p.after, p.head, s);
     if (threadIdx.x < SIDE) d_logs[threadIdx.x] = 0.0f;
     EACH_PART(from, s.key_dim) {
         int columns = part(from, s.key_dim);

@@ -80,6 +80,43 @@ KERNEL(256, add_norm_bf16, bf16* y, bf16* total, float* inverse_rms, const bf16*
     norm_in_chunks(y, total, inverse_rms, x, more, weight, offset, eps, groups, width, lanes);
 }
 
+// The same with a block of 256 threads per group, for few groups of at most 1024 columns: everything is read at once, and a
+// warp adds up the squares in the order of `norm`.
+template <typename T>
+__device__ __forceinline__ void add_norm_by_blocks(T* y, T* total, float* inverse_rms, const T* x, const T* more,
+                                                   const float* weight, float offset, float eps, int width) {
+    __shared__ float all[1024];
+    __shared__ float root;
+    i64 start = (i64)blockIdx.x * width;
+    int c = 4 * threadIdx.x;
+    float own[4], added[4], w[4];
+    load_four(own, x + start, c, width);
+    load_four(added, more + start, c, width);
+    load_four(w, weight, c, width);
+    for (int i = 0; i < 4; ++i) all[c + i] = own[i] = rounded<T>(own[i] + added[i]);
+    store_four(total + start, own, c, width);
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        float sum = 0.0f;
+        for (int first = c; first < width; first += 128)
+            for (int i = 0; i < 4; ++i) sum = fmaf(all[first + i], all[first + i], sum);
+        sum = warp_sum(sum);
+        if (threadIdx.x == 0) inverse_rms[blockIdx.x] = root = 1.0f / sqrtf(sum / (float)width + eps);
+    }
+    __syncthreads();
+    for (int i = 0; i < 4; ++i) own[i] = (w[i] + offset) * (own[i] * root);
+    store_four(y + start, own, c, width);
+}
+
+KERNEL(256, add_norm_by_blocks_f32, float* y, float* total, float* inverse_rms, const float* x, const float* more,
+       const float* weight, float offset, float eps, int width) {
+    add_norm_by_blocks(y, total, inverse_rms, x, more, weight, offset, eps, width);
+}
+KERNEL(256, add_norm_by_blocks_bf16, bf16* y, bf16* total, float* inverse_rms, const bf16* x, const bf16* more,
+       const float* weight, float offset, float eps, int width) {
+    add_norm_by_blocks(y, total, inverse_rms, x, more, weight, offset, eps, width);
+}
+
 // `d`, the gradient of the output, becomes that of the input: r (w d) - x r³ Σ(w d x) / width, where w
 // includes the offset.
 template <int CHUNKS, typename T>

@@ -257,7 +257,7 @@ pub(crate) fn attend(
             arguments.push(shape.scale().into());
             // The queries, and two pages of keys and of values for each warp.
             let tile = size_of::<bf16>() * PAGE_ROWS * (head_dim + 8);
-            let plan = LaunchShape::blocks(tasks, kv_heads * shape.group().div_ceil(16), THREADS);
+            let plan = LaunchShape::blocks(tasks * kv_heads * shape.group().div_ceil(16), 1, THREADS);
             let plan = plan.with_shared((1 + 4 * THREADS / 32) * tile);
             let program = AttentionMma { head_dim, tiles };
             cuda.launch(program, "attention_mma_decode", plan, &mut arguments);

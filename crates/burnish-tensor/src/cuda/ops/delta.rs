@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    DELTA_CHUNK, DeltaShape, Layout, Precision,
+    DELTA_CHUNK, DeltaInputs, DeltaShape, Layout, Precision,
     cuda::{
         Argument, Buffer, Cuda, CudaError, Slice, int,
         launch_shape::LaunchShape,
@@ -30,83 +30,124 @@ pub(crate) struct Chunks {
 /// [`Chunks`] on the host.
 #[derive(Debug, PartialEq, Eq)]
 struct Lists {
-    /// (first row, rows, the chunk before or -1, flags: 1 if another goes on from it, 2 if it is the last of those that go
-    /// on from the one before).
+    /// (first row, rows, the state that it goes on from or -1, the state that it ends in or -1, is it the last that goes on
+    /// from that state?).
     chunks: Vec<i32>,
     /// (first chunk, end).
     islands: Vec<i32>,
-    /// The last chunk of the path that ends with each segment.
+    /// The state that the path ends in which ends with each segment, if it is kept.
     ends: Vec<Option<usize>>,
+    /// Number of states.
+    states: usize,
 }
 
 impl Lists {
-    /// Chunks end where positions are multiples of [`DELTA_CHUNK`], as on the CPU.
-    fn new(layout: &Layout) -> Self {
-        let mut lists = Lists { chunks: Vec::new(), islands: Vec::new(), ends: Vec::new() };
+    /// Chunks end where positions are multiples of [`DELTA_CHUNK`], as on the CPU. States are kept where a chunk goes on
+    /// from them; of all segments if `keeps_ends`.
+    fn new(layout: &Layout, keeps_ends: bool) -> Self {
+        let mut chunks: Vec<[i32; 5]> = Vec::new();
+        let (mut islands, mut states) = (Vec::new(), 0);
+        // The last chunk of the path that ends with each segment.
+        let mut lasts: Vec<Option<usize>> = Vec::new();
         let mut positions: Vec<usize> = Vec::new();
         for island in layout.islands() {
-            let first = lists.count();
+            let first = chunks.len();
             for segment in &layout.segments()[island.clone()] {
-                let mut before = segment.parent.and_then(|parent| lists.ends[parent]);
+                let mut before = segment.parent.and_then(|parent| lasts[parent]);
                 let position = segment.parent.map_or(0, |parent| positions[parent]);
                 let (mut at, end) = (0, segment.len);
                 while at < end {
                     let rows = (DELTA_CHUNK - (position + at) % DELTA_CHUNK).min(end - at);
-                    let from = before.map_or(-1, |before| before as i32);
-                    before = Some(lists.count());
-                    lists.chunks.extend([(segment.start + at) as i32, rows as i32, from, 0]);
+                    let from = before.map_or(-1, |before| keep(&mut chunks[before], &mut states));
+                    before = Some(chunks.len());
+                    chunks.push([(segment.start + at) as i32, rows as i32, from, -1, 0]);
                     at += rows;
                 }
                 positions.push(position + end);
-                lists.ends.push(before);
+                lasts.push(before);
             }
-            lists.islands.extend([first as i32, lists.count() as i32]);
+            islands.extend([first as i32, chunks.len() as i32]);
         }
-        // From the last chunk on, the first that goes on from another is the last of those.
-        for chunk in (0..lists.count()).rev() {
-            if let Ok(before) = usize::try_from(lists.chunks[4 * chunk + 2])
-                && lists.chunks[4 * before + 3] & 1 == 0
-            {
-                lists.chunks[4 * before + 3] |= 1;
-                lists.chunks[4 * chunk + 3] |= 2;
+        let kept = |last: Option<usize>| {
+            last.filter(|_| keeps_ends).map(|last| keep(&mut chunks[last], &mut states) as usize)
+        };
+        let ends = lasts.into_iter().map(kept).collect();
+        let mut is_read = vec![false; states];
+        for chunk in chunks.iter_mut().rev() {
+            if let Ok(before) = usize::try_from(chunk[2]) {
+                chunk[4] = i32::from(!std::mem::replace(&mut is_read[before], true));
             }
         }
-        lists
+        Lists { chunks: chunks.concat(), islands, ends, states }
     }
 
     fn count(&self) -> usize {
-        self.chunks.len() / 4
+        self.chunks.len() / 5
     }
+}
+
+/// The number of the state that a chunk ends in, from now on kept.
+fn keep(chunk: &mut [i32; 5], states: &mut usize) -> i32 {
+    if chunk[3] < 0 {
+        chunk[3] = *states as i32;
+        *states += 1;
+    }
+    chunk[3]
 }
 
 impl Chunks {
-    pub(crate) fn upload(cuda: &Arc<Cuda>, layout: &Layout) -> Self {
+    /// See [`Lists::new`].
+    pub(crate) fn upload(cuda: &Arc<Cuda>, layout: &Layout, keeps_ends: bool) -> Self {
         assert!(i32::try_from(layout.rows()).is_ok(), "{} rows in a batch", layout.rows());
-        let lists = Lists::new(layout);
+        let lists = Lists::new(layout, keeps_ends);
         let [chunks, islands] = [&lists.chunks, &lists.islands].map(|list| Buffer::upload(cuda, list));
         Chunks { rows: layout.rows(), lists, chunks, islands }
     }
+
+    /// The state that the path ends in which ends with each segment; `None` where that is zeros.
+    pub(crate) fn ends(&self) -> &[Option<usize>] {
+        &self.lists.ends
+    }
 }
 
-/// The operands; see [`DeltaRows`](crate::DeltaRows).
+fn needed(bytes: usize, capability: (i32, i32), max: usize) -> Result<(), CudaError> {
+    if capability.0 < 8 || bytes > max {
+        return Err(CudaError::DeltaRule { capability, bytes, max });
+    }
+    Ok(())
+}
+
+/// The operands; see [`DeltaInputs`].
 #[derive(Clone, Copy)]
-pub(crate) struct Inputs<'a> {
+pub(crate) struct Operands<'a> {
     pub(crate) q: Elements<'a>,
     pub(crate) k: Elements<'a>,
     pub(crate) v: Elements<'a>,
     pub(crate) log_decay: Slice<'a, f32>,
     pub(crate) beta: Elements<'a>,
     pub(crate) shape: DeltaShape,
-    pub(crate) chunks: &'a Chunks,
 }
 
-impl Inputs<'_> {
+impl Operands<'_> {
+    /// `run` on values of a tape.
+    pub(crate) fn with<R>(
+        cuda: &Arc<Cuda>,
+        inputs: DeltaInputs<'_>,
+        shape: DeltaShape,
+        run: impl FnOnce(Operands<'_>) -> R,
+    ) -> R {
+        let DeltaInputs { q, k, v, log_decay, beta } = inputs;
+        let [q, k, v, logs, beta] = [q, k, v, log_decay, beta].map(|x| x.data.device().all());
+        let logs = logs.in_f32(cuda);
+        run(Operands { q, k, v, log_decay: logs.all(), beta, shape })
+    }
+
     /// Decays of each value head: 1 or `key_dim`.
     ///
     /// # Panics
     /// If sizes do not fit.
-    fn channels(&self) -> usize {
-        let (rows, shape) = (self.chunks.rows, self.shape);
+    pub(crate) fn channels(&self, rows: usize) -> usize {
+        let shape = self.shape;
         assert!(shape.value_heads.is_multiple_of(shape.key_heads), "value heads over key heads: {shape:?}");
         let keys = rows * shape.key_width();
         assert_eq!((self.q.len(), self.k.len()), (keys, keys), "queries and keys of {shape:?}");
@@ -115,6 +156,27 @@ impl Inputs<'_> {
         let channels = if self.log_decay.len() == self.beta.len() { 1 } else { shape.key_dim };
         assert_eq!(self.log_decay.len(), self.beta.len() * channels, "decays of {shape:?}");
         channels
+    }
+}
+
+/// The operands of a batch.
+#[derive(Clone, Copy)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) operands: Operands<'a>,
+    pub(crate) chunks: &'a Chunks,
+}
+
+impl<'a> std::ops::Deref for Inputs<'a> {
+    type Target = Operands<'a>;
+
+    fn deref(&self) -> &Operands<'a> {
+        &self.operands
+    }
+}
+
+impl Inputs<'_> {
+    fn channels(&self) -> usize {
+        self.operands.channels(self.chunks.rows)
     }
 
     fn program(&self, of: fn(DeltaKernel) -> Program) -> Program {
@@ -128,13 +190,12 @@ impl Inputs<'_> {
         wide * WIDE_BYTES + operands * each
     }
 
-    /// Has the card enough shared memory? Otherwise notes an error.
+    /// Can the card run the kernels? Otherwise notes an error.
     fn fits(&self, cuda: &Cuda) -> bool {
-        let (bytes, max) = (self.shared(1, 4), cuda.shared_bytes_max());
-        if bytes > max {
-            cuda.note(Err(CudaError::SharedMemory { bytes, max }));
-        }
-        bytes <= max
+        let needed = needed(self.shared(1, 4), cuda.capability(), cuda.shared_bytes_max());
+        let fits = needed.is_ok();
+        cuda.note(needed);
+        fits
     }
 
     /// One block per chunk and value head.
@@ -157,9 +218,9 @@ impl Inputs<'_> {
         Values::uninit(cuda, self.q.precision(), self.chunks.rows * self.shape.value_heads * dim)
     }
 
-    /// States of all chunks.
+    /// States that are kept.
     fn states(&self, cuda: &Arc<Cuda>) -> Buffer<f32> {
-        Buffer::uninit(cuda, self.chunks.lists.count() * self.shape.state_len())
+        Buffer::uninit(cuda, self.chunks.lists.states * self.shape.state_len())
     }
 
     /// Decays from a chunk's first row to each row, and from behind it to the last.
@@ -182,7 +243,7 @@ impl Inputs<'_> {
     }
 }
 
-/// The output, and the state after each chunk: `[chunks, value_heads, key_dim, value_dim]`.
+/// The output, and the states that are kept: `[states, value_heads, key_dim, value_dim]`.
 pub(crate) fn forward(cuda: &Arc<Cuda>, x: Inputs<'_>) -> (Values, Buffer<f32>) {
     let DeltaShape { key_dim, value_dim, .. } = x.shape;
     let (mut out, mut states) = (x.uninit(cuda, value_dim), x.states(cuda));

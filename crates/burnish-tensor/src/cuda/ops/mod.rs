@@ -20,6 +20,7 @@ pub(crate) mod low_rank;
 pub(crate) mod norm;
 pub(crate) mod optim;
 pub(crate) mod optim_8bit;
+pub(crate) mod recurrent;
 pub(crate) mod rope;
 pub(crate) mod scores;
 pub(crate) mod short_conv;

@@ -14,6 +14,9 @@ fn plan(groups: usize, width: usize) -> LaunchShape {
     LaunchShape::blocks(groups.div_ceil(256 / norm_lanes(width)), 1, 256)
 }
 
+/// Most groups of a sum and its norm that get a block each: a decoding step's, which wait for memory, not for each other.
+const GROUPS_BY_BLOCKS_MAX: usize = 512;
+
 /// What a norm multiplies by: `weight + offset`.
 #[derive(Clone, Copy)]
 pub(crate) struct Factors<'a> {
@@ -61,7 +64,7 @@ pub(crate) fn add_forward(
     let groups = n / width;
     let [mut sum, mut y] = [(); 2].map(|()| Values::uninit(cuda, a.precision(), n));
     let mut inverse_rms = Buffer::uninit(cuda, groups);
-    let arguments = &mut [
+    let mut arguments = vec![
         y.all_mut().into(),
         sum.all_mut().into(),
         inverse_rms.all_mut().into(),
@@ -70,11 +73,16 @@ pub(crate) fn add_forward(
         factors.weight.into(),
         factors.offset.into(),
         eps.into(),
-        long(groups),
-        int(width),
-        int(norm_lanes(width)),
     ];
-    cuda.launch(Norm, a.kernel(["add_norm_f32", "add_norm_bf16"]), plan(groups, width), arguments);
+    if norm_lanes(width) == 32 && groups <= GROUPS_BY_BLOCKS_MAX {
+        arguments.push(int(width));
+        let name = a.kernel(["add_norm_by_blocks_f32", "add_norm_by_blocks_bf16"]);
+        cuda.launch(Norm, name, LaunchShape::blocks(groups, 1, 256), &mut arguments);
+    } else {
+        arguments.extend([long(groups), int(width), int(norm_lanes(width))]);
+        let name = a.kernel(["add_norm_f32", "add_norm_bf16"]);
+        cuda.launch(Norm, name, plan(groups, width), &mut arguments);
+    }
     (sum, y, inverse_rms)
 }
 
@@ -186,7 +194,9 @@ mod tests {
     #[test]
     fn a_sum_with_its_norm_has_the_bits_of_both() {
         let Some(cuda) = device() else { return };
-        for (groups, width) in [(1, 3), (9, 64), (3, 700), (2, 1030), (2, 4200), (0, 8)] {
+        for (groups, width) in
+            [(1, 3), (9, 64), (3, 700), (2, 1024), (515, 130), (513, 7), (2, 1030), (2, 4200), (0, 8)]
+        {
             for (precision, _) in PRECISIONS {
                 let [a, b] = [1, 2].map(|seed| random(seed, groups * width));
                 let [a, b] = [a, b].map(|x| Values::upload(&cuda, precision, &x));

@@ -41,17 +41,16 @@ impl Gpu<'_> {
                 linear_attention::log_decay(cuda, x(0), self.rates(*a_log, *dt_bias)).into()
             }
             MixerOp::DeltaRule { shape, layout, states } => {
-                let (logs, chunks) = (x(3).in_f32(cuda), self.chunks(layout));
-                let inputs = delta::Inputs {
+                let (logs, chunks) = (x(3).in_f32(cuda), self.chunks(layout, false));
+                let operands = delta::Operands {
                     q: x(0),
                     k: x(1),
                     v: x(2),
                     log_decay: logs.all(),
                     beta: x(4),
                     shape: *shape,
-                    chunks: &chunks,
                 };
-                let (out, made) = delta::forward(cuda, inputs);
+                let (out, made) = delta::forward(cuda, delta::Inputs { operands, chunks: &chunks });
                 if is_recording {
                     *states = States::Device(made);
                 }
@@ -111,16 +110,16 @@ impl Gpu<'_> {
             }
             MixerOp::DeltaRule { shape, layout, states } => {
                 let States::Device(states) = states else { nothing_kept() };
-                let (logs, chunks) = (data[3].in_f32(cuda), self.chunks(layout));
-                let inputs = delta::Inputs {
+                let (logs, chunks) = (data[3].in_f32(cuda), self.chunks(layout, false));
+                let operands = delta::Operands {
                     q: data[0],
                     k: data[1],
                     v: data[2],
                     log_decay: logs.all(),
                     beta: data[4],
                     shape: *shape,
-                    chunks: &chunks,
                 };
+                let inputs = delta::Inputs { operands, chunks: &chunks };
                 let gradients = delta::backward(cuda, inputs, states.all(), d.all());
                 let d_log_decay = match data[3] {
                     Elements::F32(_) => gradients.log_decay.into(),
@@ -136,7 +135,7 @@ impl Gpu<'_> {
         Rates { a_log: self.params.get(a_log), dt_bias: self.params.get(dt_bias) }
     }
 
-    fn widened(&self, param: Param) -> Converted<'_, f32> {
+    pub(crate) fn widened(&self, param: Param) -> Converted<'_, f32> {
         self.params.elements(param).in_f32(self.cuda)
     }
 
@@ -147,10 +146,10 @@ impl Gpu<'_> {
         )
     }
 
-    pub(crate) fn chunks(&self, layout: &Arc<Layout>) -> Arc<Chunks> {
+    pub(crate) fn chunks(&self, layout: &Arc<Layout>, keeps_ends: bool) -> Arc<Chunks> {
         lock(&self.batch).chunks.get(
-            |other| Arc::ptr_eq(other, layout),
-            || (Arc::clone(layout), Chunks::upload(self.cuda, layout)),
+            |(other, keeps)| Arc::ptr_eq(other, layout) && *keeps == keeps_ends,
+            || ((Arc::clone(layout), keeps_ends), Chunks::upload(self.cuda, layout, keeps_ends)),
         )
     }
 }

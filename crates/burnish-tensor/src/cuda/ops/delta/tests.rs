@@ -28,19 +28,30 @@ fn forest() -> Layout {
 
 #[test]
 fn chunks_end_where_positions_are_multiples_of_their_length() {
-    let Lists { chunks, islands, ends } = Lists::new(&forest());
+    let Lists { chunks, islands, ends, states } = Lists::new(&forest(), true);
     let expected = [
-        [0, 64, -1, 1],
-        [64, 6, 0, 3],
-        [70, 58, 1, 1],
-        [128, 2, 2, 3],
-        [130, 5, 1, 2],
-        [135, 1, 3, 2],
-        [136, 9, -1, 0],
+        [0, 64, -1, 0, 0],
+        [64, 6, 0, 1, 1],
+        [70, 58, 1, 2, 0],
+        [128, 2, 2, 3, 1],
+        [130, 5, 1, 4, 1],
+        [135, 1, 3, 5, 1],
+        [136, 9, -1, 6, 0],
     ];
     assert_eq!(chunks, expected.concat());
     assert_eq!(islands, [0, 6, 6, 7]);
-    assert_eq!(ends, [Some(1), Some(3), Some(1), Some(4), Some(5), Some(6)]);
+    assert_eq!((ends, states), ([1, 3, 1, 4, 5, 6].map(Some).to_vec(), 7));
+    let Lists { chunks, ends, states, .. } = Lists::new(&forest(), false);
+    let after: Vec<i32> = chunks.chunks(5).map(|chunk| chunk[3]).collect();
+    assert_eq!((after, ends, states), (vec![0, 1, 2, 3, -1, -1, -1], vec![None; 6], 4));
+}
+
+#[test]
+fn a_card_that_can_not_run_the_kernels_is_refused() {
+    assert!(needed(87_040, (8, 6), 99 << 10).is_ok());
+    assert!(needed(54_272, (7, 5), 64 << 10).is_err());
+    let error = needed(87_040, (8, 0), 48 << 10).unwrap_err().to_string();
+    assert!(error.contains("this GPU has 8.0 and 49152") && error.contains("device = \"cpu\""), "{error}");
 }
 
 /// The length of the difference as a share of the length of what is expected.
@@ -78,16 +89,10 @@ fn check(shape: DeltaShape, channels: usize, layout: &Layout, precision: Precisi
 
     let [gq, gk, gv, gb, gd] = [&q, &k, &v, &beta, &d_out].map(|x| Values::upload(&cuda, precision, x));
     let logs = Buffer::upload(&cuda, &log_decay);
-    let chunks = Chunks::upload(&cuda, layout);
-    let inputs = Inputs {
-        q: gq.all(),
-        k: gk.all(),
-        v: gv.all(),
-        log_decay: logs.all(),
-        beta: gb.all(),
-        shape,
-        chunks: &chunks,
-    };
+    let chunks = Chunks::upload(&cuda, layout, false);
+    let operands =
+        Operands { q: gq.all(), k: gk.all(), v: gv.all(), log_decay: logs.all(), beta: gb.all(), shape };
+    let inputs = Inputs { operands, chunks: &chunks };
     let (out, states) = forward(&cuda, inputs);
     let d = backward(&cuda, inputs, states.all(), gd.all());
     // Operands of products are rounded to bf16.

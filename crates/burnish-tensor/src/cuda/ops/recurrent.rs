@@ -1,0 +1,177 @@
+//! Recurrent layers on the states of a batch's sequences, for sampling.
+
+use std::sync::Arc;
+
+use crate::{
+    DeltaShape,
+    cuda::{
+        Buffer, Cuda, Slice, int,
+        launch_shape::LaunchShape,
+        long,
+        modules::Program::Recurrent,
+        ops::delta,
+        values::{Elements, Values},
+    },
+};
+
+/// What all recurrent layers remember of a sequence: per layer the last inputs of its convolution, and its matrices.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    layers: usize,
+    inputs: Buffer<f32>,
+    matrices: Buffer<f32>,
+}
+
+impl State {
+    /// The state before the first token.
+    pub(crate) fn zeros(cuda: &Arc<Cuda>, layers: usize, inputs: usize, matrices: usize) -> Self {
+        let [inputs, matrices] = [inputs, matrices].map(|each| Buffer::zeros(cuda, layers * each));
+        State { layers, inputs, matrices }
+    }
+}
+
+/// The sequences of a batch: their states, which live as long as this, and their rows. Every layer uses the same.
+#[derive(Debug)]
+pub(crate) struct Sequences {
+    states: Vec<Arc<State>>,
+    inputs: Buffer<u64>,
+    matrices: Buffer<u64>,
+    firsts: Buffer<i32>,
+    rows: usize,
+}
+
+impl Sequences {
+    /// Sequence `i` has `lens[i]` rows, which lie one after the other.
+    pub(crate) fn upload(cuda: &Arc<Cuda>, states: Vec<Arc<State>>, lens: &[usize]) -> Self {
+        assert_eq!(states.len(), lens.len(), "one state for each sequence");
+        let mut firsts = vec![0_i32];
+        let mut rows = 0;
+        for len in lens {
+            rows += len;
+            firsts.push(rows as i32);
+        }
+        let addresses = |of: fn(&State) -> &Buffer<f32>| -> Buffer<u64> {
+            let addresses: Vec<u64> = states.iter().map(|state| of(state).all().address()).collect();
+            Buffer::upload(cuda, &addresses)
+        };
+        let inputs = addresses(|state| &state.inputs);
+        let matrices = addresses(|state| &state.matrices);
+        Sequences { inputs, matrices, firsts: Buffer::upload(cuda, &firsts), rows, states }
+    }
+
+    /// Where a layer's part begins, of `each` elements.
+    ///
+    /// # Panics
+    /// If a state has no such part.
+    fn offset(&self, layer: usize, each: usize, of: fn(&State) -> &Buffer<f32>) -> usize {
+        let fits = |state: &Arc<State>| layer < state.layers && of(state).len() == state.layers * each;
+        assert!(self.states.iter().all(fits), "a state of {each} numbers at layer {layer}");
+        layer * each
+    }
+
+    fn by_columns(&self, cols: usize) -> LaunchShape {
+        LaunchShape::blocks(self.states.len(), cols.div_ceil(256), 256)
+    }
+
+    /// The last `width` rows of `x` become the states of a convolution.
+    pub(crate) fn keep_inputs(
+        &self,
+        cuda: &Arc<Cuda>,
+        layer: usize,
+        x: Elements<'_>,
+        cols: usize,
+        width: usize,
+    ) {
+        assert_eq!(x.len(), self.rows * cols, "inputs of a convolution");
+        let offset = self.offset(layer, width * cols, |state| &state.inputs);
+        let arguments = &mut [
+            self.inputs.all().into(),
+            long(offset),
+            x.into(),
+            self.firsts.all().into(),
+            int(width),
+            int(cols),
+        ];
+        let name = x.kernel(["keep_inputs_f32", "keep_inputs_bf16"]);
+        cuda.launch(Recurrent, name, self.by_columns(cols), arguments);
+    }
+
+    /// A short convolution of the rows that follow on the states.
+    pub(crate) fn convolve(
+        &self,
+        cuda: &Arc<Cuda>,
+        layer: usize,
+        x: Elements<'_>,
+        weight: Slice<'_, f32>,
+        taps: usize,
+    ) -> Values {
+        let cols = weight.len() / taps;
+        assert_eq!(x.len(), self.rows * cols, "inputs of a convolution");
+        let offset = self.offset(layer, (taps - 1) * cols, |state| &state.inputs);
+        let mut y = Values::uninit(cuda, x.precision(), x.len());
+        let arguments = &mut [
+            y.all_mut().into(),
+            self.inputs.all().into(),
+            long(offset),
+            x.into(),
+            weight.into(),
+            self.firsts.all().into(),
+            int(cols),
+            int(taps),
+        ];
+        let name = x.kernel(["step_inputs_f32", "step_inputs_bf16"]);
+        cuda.launch(Recurrent, name, self.by_columns(cols), arguments);
+        y
+    }
+
+    /// State `ends[i]` of `states`, or zeros, becomes the matrices of sequence `i`.
+    pub(crate) fn keep_states(
+        &self,
+        cuda: &Arc<Cuda>,
+        layer: usize,
+        shape: DeltaShape,
+        states: &Buffer<f32>,
+        ends: &[Option<usize>],
+    ) {
+        let len = shape.state_len();
+        let offset = self.offset(layer, len, |state| &state.matrices);
+        assert_eq!(chunks.len(), self.states.len(), "one state for each sequence");
+        assert!(
+            chunks.iter().flatten().all(|&chunk| (chunk + 1) * len <= states.len()),
+            "a state of no chunk"
+        );
+        let chunks: Vec<i32> = chunks.iter().map(|chunk| chunk.map_or(-1, |chunk| chunk as i32)).collect();
+        let chunks = Buffer::upload(cuda, &chunks);
+        let arguments =
+            &mut [self.matrices.all().into(), long(offset), states.all().into(), ends.all().into(), int(len)];
+        cuda.launch(Recurrent, "keep_states", self.by_columns(len), arguments);
+    }
+
+    /// A delta rule of the rows that follow on the states.
+    pub(crate) fn recur(&self, cuda: &Arc<Cuda>, layer: usize, x: delta::Operands<'_>) -> Values {
+        let channels = x.channels(self.rows);
+        let DeltaShape { key_heads, value_heads, key_dim, value_dim } = x.shape;
+        let offset = self.offset(layer, x.shape.state_len(), |state| &state.matrices);
+        let mut out = Values::uninit(cuda, x.v.precision(), x.v.len());
+        let arguments = &mut [
+            out.all_mut().into(),
+            self.matrices.all().into(),
+            long(offset),
+            x.q.into(),
+            x.k.into(),
+            x.v.into(),
+            x.log_decay.into(),
+            x.beta.into(),
+            self.firsts.all().into(),
+            int(value_heads),
+            int(value_heads / key_heads),
+            int(key_dim),
+            int(value_dim),
+            int(channels),
+        ];
+        let name = x.q.kernel(["step_states_f32", "step_states_bf16"]);
+        let plan = LaunchShape::blocks(self.states.len(), value_heads * value_dim.div_ceil(32), 256);
+        cuda.launch(Recurrent, name, plan, arguments);
+        out
+    }
+}
