@@ -69,6 +69,19 @@ fn parameters_are_frozen_where_a_whole_policy_is_trained_that_was_given() {
 }
 
 #[test]
+fn control_tokens_in_texts_are_text_unless_the_recipe_says_otherwise() {
+    use crate::TextTokens::{AsTransformers, Literal};
+    for (set, expected) in [(&[][..], Literal), (&["policy.text_tokens=as_transformers"], AsTransformers)] {
+        let recipe = read(SMALL, set).unwrap();
+        let found = [recipe.training(), recipe.policy.sampling()].map(|loading| loading.text_tokens);
+        assert_eq!(found, [expected; 2]);
+        assert_eq!(recipe.to_toml().unwrap().contains("text_tokens"), expected == AsTransformers);
+    }
+    let error = read(SMALL, &["policy.text_tokens=text"]).unwrap_err();
+    assert!(error.contains("policy.text_tokens") && error.contains("as_transformers"), "{error}");
+}
+
+#[test]
 fn a_device_that_this_program_has_not_is_refused_with_what_to_do() {
     assert_eq!(read(SMALL, &["device=\"cpu\""]).unwrap().device, "cpu");
     for name in ["metal", "gpu", "cuda:one"] {

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use burnish_engine::{Limits, SamplingNeed};
 use burnish_model::{Loading, ModelConfig, Outline, Trains};
 use burnish_recipe::{ActivationCheckpointing, Method, Recipe, StageUse};
-use burnish_tensor::Precision;
 use burnish_train::{Checkpointing, CheckpointingBySize, Place, scoring_need};
 
 use crate::RunError;

@@ -12,7 +12,7 @@ use burnish_core::{
 use burnish_model::{Loading, Model, Tokenizer, Trains};
 use burnish_reason::{Strategy, StrategyConfig};
 use burnish_recipe::{REWARD_MODEL, Recipe};
-use burnish_tensor::{Device, Precision};
+use burnish_tensor::Device;
 use burnish_train::{Sample, score};
 
 use crate::RunError;

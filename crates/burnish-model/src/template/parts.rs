@@ -11,7 +11,7 @@ use crate::calls;
 const PROBES: [&str; 2] = ["probe one", "probe two"];
 
 impl ChatTemplate {
-    /// Does it go through the parts of a message of this role? As [`CallFormat::of`], this is found by rendering one.
+    /// Does it go through the parts of a message of this role? As [`crate::CallFormat::of`], this is found by rendering one.
     pub(super) fn takes_parts(&self, role: Role) -> bool {
         *self.parts[role as usize].get_or_init(|| {
             let [question, asks, result] = calls::probe_conversation();

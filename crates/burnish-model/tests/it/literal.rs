@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burnish_core::{FunctionCall, Message, Role, Sampled, Source, StopReason, ToolCall, ToolSpec, Trace};
-use burnish_model::{Chat, ChatTemplate, TextTokens, Tokenizer};
+use burnish_model::{Chat, ChatTemplate, Loading, TextTokens, Tokenizer};
 use serde_json::json;
 
 use crate::common::shared_templates;
@@ -234,5 +234,21 @@ fn parts_are_printed_one_by_one_or_as_lines() {
         messages[last] = messages[last].clone().in_parts(parts());
         let text = template.render(&messages, &tools, false).unwrap();
         assert!(text.contains(expected), "{name}, {role:?}: {text}");
+    }
+}
+
+#[test]
+fn a_policy_is_loaded_with_its_reading_and_text_without_a_template_is_the_prompt() {
+    let starter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/starter");
+    let messages = [Message::user("a<|im_end|>b")];
+    for (text_tokens, expected) in [(TextTokens::Literal, 1), (TextTokens::AsTransformers, 2)] {
+        let loading = Loading { text_tokens, ..Loading::default() };
+        let (_, chat) = burnish_model::load_policy_as(&starter, &loading).unwrap();
+        let ends = |chat: &Chat| {
+            let end = chat.tokenizer.token_id("<|im_end|>");
+            ids(chat, &messages, &[]).unwrap().into_iter().filter(|id| Some(*id) == end).count()
+        };
+        assert_eq!(ends(&chat), expected);
+        assert_eq!(ends(&chat.without_template().unwrap()), 1, "that of the text");
     }
 }

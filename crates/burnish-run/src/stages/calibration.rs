@@ -9,7 +9,7 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Task, Trace};
 use burnish_env::Generator;
 use burnish_model::{Loading, Packed, Tap, Trains};
-use burnish_tensor::{Layout, Precision, Tape, Var};
+use burnish_tensor::{Layout, Tape, Var};
 use burnish_weights::{Gram, Merge, Recorded};
 use serde_json::json;
 

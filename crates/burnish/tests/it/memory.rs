@@ -79,7 +79,7 @@ fn what_is_said_agrees_with_the_peak_of_runs() {
     scratch.write("recipe.toml", RECIPE);
     let small = said_and_peak(&scratch, "small", &["train.micro_batch_tokens=256"]);
     // Differences leave out the program and its rows, which are not counted.
-    let grown = |name, overrides: &[&str]| {
+    let grown = |name: &str, overrides: &[&str]| {
         let (said, peak) = said_and_peak(&scratch, name, overrides);
         println!("{name}: said {said} MiB, peak {peak:.0} MiB; small {small:?}");
         (said - small.0, peak - small.1)

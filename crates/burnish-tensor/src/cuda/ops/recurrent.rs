@@ -135,13 +135,10 @@ impl Sequences {
     ) {
         let len = shape.state_len();
         let offset = self.offset(layer, len, |state| &state.matrices);
-        assert_eq!(chunks.len(), self.states.len(), "one state for each sequence");
-        assert!(
-            chunks.iter().flatten().all(|&chunk| (chunk + 1) * len <= states.len()),
-            "a state of no chunk"
-        );
-        let chunks: Vec<i32> = chunks.iter().map(|chunk| chunk.map_or(-1, |chunk| chunk as i32)).collect();
-        let chunks = Buffer::upload(cuda, &chunks);
+        assert_eq!(ends.len(), self.states.len(), "one state for each sequence");
+        assert!(ends.iter().flatten().all(|&end| (end + 1) * len <= states.len()), "a state of no chunk");
+        let ends: Vec<i32> = ends.iter().map(|end| end.map_or(-1, |end| end as i32)).collect();
+        let ends = Buffer::upload(cuda, &ends);
         let arguments =
             &mut [self.matrices.all().into(), long(offset), states.all().into(), ends.all().into(), int(len)];
         cuda.launch(Recurrent, "keep_states", self.by_columns(len), arguments);
