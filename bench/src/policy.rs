@@ -15,7 +15,7 @@ pub(crate) fn precision(bf16: bool) -> Precision {
 /// The model of a directory, every id of its head allowed: the peers sample and score over the whole head too,
 /// whatever their tokenizer has.
 pub(crate) fn load(dir: &Path, bf16: bool, trains: Trains) -> Done<Model> {
-    Ok(Model::load_as(dir, &Loading { precision: precision(bf16), trains })?)
+    Ok(Model::load_as(dir, &Loading { precision: precision(bf16), trains, ..Loading::default() })?)
 }
 
 /// A model with the configuration of a directory and random weights, all of it trained, on a device.

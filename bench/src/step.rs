@@ -67,7 +67,7 @@ impl Steps {
         checkpointing: Checkpointing,
         micro_batch: usize,
     ) -> Done<usize> {
-        let loading = Loading { precision: self.model.params.precision(), trains: Trains::All };
+        let loading = Loading { precision: self.model.params.precision(), ..Loading::default() };
         let outline = Outline::of_config(self.model.config.clone(), &loading, Path::new("the model"))?;
         let rows = micro_batch.min(self.batch * self.length).max(self.length);
         let place = if device.is_cpu() { Place::Cpu } else { Place::Gpu };

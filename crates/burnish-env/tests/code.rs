@@ -239,7 +239,7 @@ fn demonstrations_of_programs() {
             right.lines().enumerate().filter(|(at, _)| *at != 1).map(|(_, line)| line).collect();
         assert!(!verdict(task, &wrong.join("\n")).success, "{wrong:?}");
     }
-    let forged = "class All(list):\n    __eq__ = lambda *_: True\ndef f(xs): return All()";
+    let forged = "class All(list):\n    __eq__ = lambda *_: True\ndef f(xs): return All([None])";
     assert!(tasks.iter().all(|task| !verdict(task, forged).success));
     assert!(verdict(&tasks[0], "I don't know.").flags["parse_error"]);
 }

@@ -9,6 +9,8 @@
 //! (seccomp) and rights, and then executes the interpreter, which forks a process per [`Job`]. What a job leaves behind
 //! is killed and deleted before the next one. Everything ends with the program that started it, however that ends.
 //!
+//! A [`Border`] runs a program in one of them and its tests in another, so that it can't reach what judges it.
+//!
 //! Where the system lacks one of these, the sandbox refuses with the reason ([`Isolation`]). `docs/sandbox.md`.
 //!
 //! [`Process`] is what any helper in another program needs: lines in, lines out, a deadline, and an end with ours.

@@ -181,22 +181,20 @@ fn texts<'r>(row: &'r Map<String, Value>, key: &str, setting: &str) -> Result<Ve
     if texts.is_empty() { Err(wrong()) } else { Ok(texts) }
 }
 
-impl Asked<'_> {
-    /// What the beginning defines before the function that is asked for.
-    fn before(&self) -> &str {
-        let Some((begin, name)) = self.begin else { return "" };
-        definition(begin, name).and_then(|at| begin.get(..at)).unwrap_or_default()
+/// The program that an answer and the beginning of a row make. An answer that says the function again follows what
+/// stands before it (imports, other functions); any other answer goes on where the beginning ends.
+fn program(asked: &Asked<'_>, answer: &str) -> String {
+    let Some((begin, entry_point)) = asked.begin else { return answer.to_owned() };
+    match definition(answer, entry_point) {
+        Some(_) => format!("{}\n{answer}", before(asked)),
+        None => format!("{begin}{answer}"),
     }
+}
 
-    /// The program that an answer and the beginning of a row make. An answer that says the function again follows what
-    /// stands before it (imports, other functions); any other answer goes on where the beginning ends.
-    fn program(&self, answer: &str) -> String {
-        match self.begin {
-            None => answer.to_owned(),
-            Some((_, name)) if definition(answer, name).is_some() => format!("{}\n{answer}", self.before()),
-            Some((begin, _)) => format!("{begin}{answer}"),
-        }
-    }
+/// What the beginning defines before the function that is asked for.
+fn before<'r>(asked: &Asked<'r>) -> &'r str {
+    let Some((begin, entry_point)) = asked.begin else { return "" };
+    definition(begin, entry_point).and_then(|at| begin.get(..at)).unwrap_or_default()
 }
 
 /// Runs answers in sandboxes.
@@ -217,7 +215,7 @@ impl Code {
         let Some(answer) = python(response, &asked.names) else {
             return Ok(Finding::not_run("there is no program in the answer").verdict(false));
         };
-        let program = asked.program(&answer);
+        let program = program(&asked, &answer);
         let limits = self.config.limits;
         match &asked.how {
             How::Tests(tests) => {
@@ -227,7 +225,7 @@ impl Code {
                 let execution = match self.config.trust {
                     Trust::None => self.border.run(&Trial {
                         program: parts,
-                        own: vec![Part("<begin>", asked.before())],
+                        own: vec![Part("<begin>", before(&asked))],
                         setup: setup.into_iter().collect(),
                         checks,
                         entry_point: asked.entry_point,
@@ -316,11 +314,11 @@ mod tests {
         let row = json!({"prompt": begin, "name": "f", "tests": "def check(f): assert f(1) == 1"});
         let config = config(json!({"entry_point": "name", "begin": "prompt"}));
         let asked = config.asked(row.as_object().unwrap()).unwrap();
-        assert_eq!(asked.program("    return x\n"), format!("{begin}    return x\n"));
+        assert_eq!(program(&asked, "    return x\n"), format!("{begin}    return x\n"));
         let again = "def f(x):\n    return help()\n";
         let expected = format!("import math\n\ndef help():\n    return 1\n\n\n{again}");
-        assert_eq!(asked.program(again), expected);
-        assert_eq!(asked.program("def ff(x):\n    pass\n"), format!("{begin}def ff(x):\n    pass\n"));
+        assert_eq!(program(&asked, again), expected);
+        assert_eq!(program(&asked, "def ff(x):\n    pass\n"), format!("{begin}def ff(x):\n    pass\n"));
         assert_eq!(asked.how, How::Tests(vec!["def check(f): assert f(1) == 1\ncheck(f)\n".into()]));
     }
 

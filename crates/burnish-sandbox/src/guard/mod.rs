@@ -23,7 +23,8 @@ use nix::unistd::getpgrp;
 use crate::setup::{COMMAND, Greeting, Isolation, Report, Setup, Stage};
 
 /// The script that the interpreter runs.
-const ZYGOTE: &str = concat!(include_str!("../border.py"), include_str!("../zygote.py"));
+const ZYGOTE: &str =
+    concat!(include_str!("../border.py"), include_str!("../play.py"), include_str!("../zygote.py"));
 
 /// Status of a guard that refused.
 const REFUSED: i32 = 3;

@@ -93,10 +93,7 @@ const FORGERIES: &[(&str, &str)] = &[
         "import os\ndef f(x):\n    send(['ok', ['builtin', 'exec'], []])\n    return 0",
     ),
     ("sends what is no line", "import os\ndef f(x):\n    os.write(5, b'[' * 100000 + b'\\n')\n    return 0"),
-    (
-        "sends numbers of the judge's objects",
-        "def f(x):\n    send(['ok', ['yours', -1], []])\n    return 0",
-    ),
+    ("sends numbers of the judge's objects", "def f(x):\n    send(['ok', ['yours', -1], []])\n    return 0"),
     (
         "sends its argument for an answer",
         "def f(x):\n    send(['ok', ['=', 0], [[0, [['yours', 0]]]]])\n    return 0",
