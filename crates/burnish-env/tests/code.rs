@@ -171,12 +171,12 @@ fn names_of_the_row() {
 fn trust() {
     let row = json!({"prompt": "Write f().", "tests": ["assert f() == 3"]});
     let forged = "class All(int):\n    __eq__ = lambda *_: True\ndef f(): return All()";
-    assert_rewards(&Fixture::new(&[row.clone()], json!({})).answered(forged), 0.0, 0.0);
+    assert_rewards(&Fixture::new(std::slice::from_ref(&row), json!({})).answered(forged), 0.0, 0.0);
     assert_rewards(&Fixture::new(&[row], json!({"trust": "in_process"})).answered(forged), 1.0, 1.0);
     // Tests that replace what the program prints to need its process.
     let row = json!({"prompt": "Write f().", "tests": ["import io, contextlib\nwith contextlib.redirect_stdout(io.StringIO()) as out: f()\nassert out.getvalue() == '3\\n'"]});
     let prints = "def f(): print(3)";
-    assert_rewards(&Fixture::new(&[row.clone()], json!({})).answered(prints), 0.0, 0.0);
+    assert_rewards(&Fixture::new(std::slice::from_ref(&row), json!({})).answered(prints), 0.0, 0.0);
     assert_rewards(&Fixture::new(&[row], json!({"trust": "in_process"})).answered(prints), 1.0, 1.0);
 }
 

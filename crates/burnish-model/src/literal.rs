@@ -67,16 +67,10 @@ impl Tokenizer {
         };
         let mut encoded = Encoded::default();
         let (mut token, mut byte) = (0, 0);
-        // A tokenizer may trim the spaces that belong to a control token from its bytes.
-        let mut special = self.special_in(text).into_iter();
         for at in 0..=whole.ids.len() {
+            let bytes = whole.bytes.get(at).cloned().unwrap_or(text.len()..text.len());
             let id = whole.ids.get(at);
-            if id.is_some_and(|id| !self.is_special(*id)) {
-                continue;
-            }
-            let bytes = id.and_then(|_| special.next()).or_else(|| whole.bytes.get(at).cloned());
-            let bytes = bytes.unwrap_or(text.len()..text.len());
-            if id.is_some() && !breaks_in(&bytes).is_empty() {
+            if id.is_some_and(|id| !self.is_special(*id) || !breaks_in(&bytes).is_empty()) {
                 continue;
             }
             // From the last control token to this one.
@@ -140,7 +134,7 @@ mod tests {
         let tokenizer = Tokenizer::from_json(json.to_string()).unwrap();
         let source = format!("{{{{ messages[0].content }}}}{end}{{{{ messages[0].content }}}}");
         let template = ChatTemplate::new(source, Path::new("test")).unwrap();
-        let chat = Chat::new(tokenizer, template, &[end.trim()], end.trim()).unwrap();
+        let chat = Chat::new(tokenizer, template, &[end], end).unwrap();
         let ids = chat.extend(&mut Trace::new(), &[Message::user(text)], &[]).unwrap();
         (chat, ids)
     }
@@ -171,7 +165,6 @@ mod tests {
         let trained = Tokenizer::train_bpe(&["a b sep end"], 300, &["<|end|>"]).unwrap();
         let mut json: Value = serde_json::from_str(trained.json()).unwrap();
         json["normalizer"] = json!({ "type": "Lowercase" });
-        json["post_processor"]["trim_offsets"] = json!(true);
         let next = trained.id_max().unwrap() as usize + 1;
         json["added_tokens"] = json!([
             added(0, "<|end|>", json!({ "lstrip": true, "rstrip": true })),
@@ -179,7 +172,7 @@ mod tests {
             added(next + 1, "<think>", json!({ "special": false })),
         ]);
         let text = "a <|end|> b [SEP] <think>\u{fdef}<|end|>";
-        let (chat, ids) = read(&json, "<|end|> ", text);
+        let (chat, ids) = read(&json, "<|end|>", text);
         let special: Vec<u32> = ids.iter().copied().filter(|id| chat.tokenizer.is_special(*id)).collect();
         assert_eq!(special, [0], "that of the template");
         let think = chat.tokenizer.token_id("<think>").unwrap();

@@ -65,12 +65,17 @@ impl UpdateNeed {
         let has_shadow = place == Place::Gpu && outline.precision == Precision::Bf16;
         let value = place.value_bytes(outline.precision);
         let (kept, layer) = kept_and_layer(outline, checkpointing);
+        let (layer, head) = (value * rows * layer, head_bytes(outline, rows, place, true));
         UpdateNeed {
             gradient: 4 * trained,
             moments,
             shadow: if has_shadow { 2 * trained } else { 0 },
             kept: value * rows * kept,
-            passing: (value * rows * layer).max(head_bytes(outline, rows, place, true)),
+            // On the CPU, memory of the head waits for its next use while layers are computed again.
+            passing: match place {
+                Place::Gpu => layer.max(head),
+                Place::Cpu => layer + head,
+            },
         }
     }
 }

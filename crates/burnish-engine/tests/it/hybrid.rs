@@ -235,25 +235,3 @@ fn recomputes(model: &Model, group: &[Request], answers: &[Generated]) {
         assert!((sampler - trainer).abs() < 2e-5, "{sampler} {trainer}");
     }
 }
-
-// TEMPORARY
-#[test]
-fn tmp_gpu() {
-    if std::env::var_os("TMP_GPU").is_none() {
-        return;
-    }
-    let device = burnish_tensor::Device::open("cuda:0").unwrap();
-    let models = || std::iter::once(hybrid()).chain(of_rules());
-    for (on_cpu, on_gpu) in models().zip(models()) {
-        let requests = requests(6);
-        let limits = Limits { cache_bytes: Some(64 << 20), batch_max: 4, ..Limits::default() };
-        let (cpu, _) = run(&Arc::new(on_cpu), &requests, &limits);
-        let (gpu, stats) = run(&Arc::new(on_gpu.on(&device)), &requests, &limits);
-        println!("{stats:?}");
-        for (a, b) in cpu.iter().zip(&gpu) {
-            let same = a.ids.iter().zip(&b.ids).take_while(|(a, b)| a == b).count();
-            let apart = a.model_logprobs.iter().zip(&b.model_logprobs).take(same).map(|(a, b)| (a - b).abs());
-            println!("{} ids, {same} the same, {:?} apart", a.ids.len(), apart.fold(0.0, f32::max));
-        }
-    }
-}

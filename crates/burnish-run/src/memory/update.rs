@@ -91,20 +91,28 @@ impl Count<'_> {
                 let what = format!("gradient of {whose}");
                 self.add(When::Training, what, need.gradient, "policy.lora, train.freeze");
             }
-            Place::Cpu => self.add(When::Training, WAITING, Buffer::waiting_bytes_max(need.kept), ""),
+            Place::Cpu => self.add(When::Training, WAITING, waiting(need), ""),
         }
         let what = format!("what a micro-batch of {rows} tokens keeps for its way back");
         self.add(When::Training, what, need.kept, "train.micro_batch_tokens, train.activation_checkpointing");
-        let what = "its logits, or a layer on its way back";
+        let what = match self.place {
+            Place::Gpu => "its logits, or a layer on its way back",
+            Place::Cpu => "its logits, and a layer on its way back",
+        };
         self.add(When::Training, what, need.passing, "train.micro_batch_tokens");
     }
+}
+
+/// Memory of values that waits for its next use during an update on the CPU.
+fn waiting(need: UpdateNeed) -> usize {
+    Buffer::waiting_bytes_max(need.kept.saturating_add(need.passing))
 }
 
 /// What an update takes that is not held all the time.
 fn passing(place: Place, need: UpdateNeed) -> usize {
     let beside = match place {
         Place::Gpu => need.gradient,
-        Place::Cpu => Buffer::waiting_bytes_max(need.kept),
+        Place::Cpu => waiting(need),
     };
     beside.saturating_add(need.kept).saturating_add(need.passing)
 }

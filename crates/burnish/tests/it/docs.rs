@@ -194,7 +194,7 @@ fn every_block_of_toml_on_the_pages_is_accepted() {
 }
 
 /// Files with one of these endings below a folder of the repository.
-fn files(folder: &str, ends: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &str, ends: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(root().join(folder)).unwrap() {
         let path = entry.unwrap().path();

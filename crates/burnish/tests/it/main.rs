@@ -38,6 +38,7 @@ mod played;
 mod policies;
 mod preference;
 mod probe;
+mod prose;
 mod redesign;
 mod resume;
 mod retrieval;

@@ -159,7 +159,7 @@ fn models_that_were_not_made_yet_are_counted_and_devices_are_not_asked() {
     let (pass, on_gpu) = ("keeps for its way back", "copy in bf16 of what is trained");
     assert!((bytes_of(&plain, pass) / bytes_of(&gpu, pass) - 2.0).abs() < 0.02, "{gpu}");
     assert!((bytes_of(&gpu, on_gpu) - expected / 2.0).abs() < 0.06 && !plain.contains(on_gpu), "{gpu}");
-    assert!(gpu.contains("seven eighths") && gpu.contains("\"auto\" looks at the memory"), "{gpu}");
+    assert!(gpu.contains("seven eighths") && gpu.contains("= \"auto\"` looks at the memory"), "{gpu}");
     // The memory of this machine is known.
     assert!(plain.contains("note: activation checkpointing is off") && !gpu.contains("is off"), "{plain}");
 

@@ -107,7 +107,7 @@ fn a_signal_ends_a_run_after_its_step_and_the_exit_status_says_which() {
         let said = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(status), "{said}");
         let saved = std::fs::read_dir(scratch.path(&format!("{name}/checkpoints"))).unwrap().count();
-        assert!(said.contains("and saved; go on with: burnish train --resume") && saved == 1, "{said}");
+        assert!(said.contains(&format!("train --resume {name}")) && saved == 1, "{said}");
     }
     // The same signal, where nobody is there to be told (`nohup`), ends nothing: see `is_hangup_ignored`.
     let mut ignoring = std::process::Command::new("nohup");
