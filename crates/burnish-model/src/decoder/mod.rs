@@ -186,7 +186,6 @@ impl Decoder {
     }
 
     /// The two terms whose sum leaves the layer; `normed` is `hidden` after the norm in front of it.
-    #[expect(clippy::too_many_arguments, reason = "what a layer reads, and who looks on")]
     fn layer(
         &self,
         tape: &mut Tape<'_>,

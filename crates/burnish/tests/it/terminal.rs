@@ -160,7 +160,8 @@ fn in_terminal(scratch: &Scratch, width: usize, stop_at: &str, arguments: &[&str
     command.args(["-c", IN_TERMINAL, &width.to_string(), stop_at, env!("CARGO_BIN_EXE_burnish")]);
     command.args(arguments).current_dir(scratch.path(".")).env("TERM", "xterm").env_remove("CARGO");
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let status = if stop_at.is_empty() { 0 } else { 130 };
+    assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 

@@ -120,7 +120,7 @@ mod tests {
             let shape = HeadShape { heads, kv_heads, head_dim };
             let (width, kv_width) = (shape.width(), shape.kv_width());
             let total = width + 2 * kv_width;
-            let rope = Rope::new((0..pairs).map(|i| 0.7_f32.powi(i as i32)).collect(), 1.1);
+            let rope = Rope::new((0..pairs).map(|i| 0.7_f32.powi(i)).collect(), 1.1);
             let angles = Angles::upload(&cuda, &rope, &random_ids(1, rows, 900));
             let weights = [2, 3].map(|seed| Buffer::upload(&cuda, &random(seed, head_dim)));
             let norms = [0, 1].map(|at: usize| Factors { weight: weights[at].all(), offset: 0.25 });
