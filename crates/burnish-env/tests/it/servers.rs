@@ -239,7 +239,7 @@ fn a_server_that_can_not_be_used_stops_the_run_before_it_begins() {
         ),
         (
             with(stand_in("", "rebuilt"), json!({ "tools": ["cuont"] })),
-            "the server `it` has no tool `cuont`, which `servers.it.tools` names; it has `echo`, `count`",
+            "the server `it` has no tool `cuont`, which `servers.it.tools` names; it has `echo`, `next`, `count`",
         ),
         (
             json!({ "command": ["no-such-server"], "repeating": "outside" }),

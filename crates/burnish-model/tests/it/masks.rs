@@ -4,7 +4,7 @@ use crate::common;
 use std::path::Path;
 
 use burnish_core::{Message, Source, ToolSpec, Trace};
-use burnish_model::{Chat, ChatTemplate, Tokenizer};
+use burnish_model::{Chat, ChatTemplate, TextTokens, Tokenizer};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -29,10 +29,12 @@ fn matrix() -> Matrix {
     serde_json::from_value(matrix).unwrap()
 }
 
+/// Reads control tokens in other people's texts as transformers does, whose masks are the golden ones.
 fn chat(source: &str) -> Chat {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tokenizer = Tokenizer::load(&root.join("tests/golden/masks-tokenizer.json")).unwrap();
     let template = ChatTemplate::new(source, Path::new("test")).unwrap().at(0);
+    let template = template.with_text_tokens(TextTokens::AsTransformers);
     Chat::new(tokenizer, template, &["<|im_end|>"], "<|endoftext|>").unwrap()
 }
 
