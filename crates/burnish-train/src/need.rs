@@ -43,7 +43,7 @@ pub struct UpdateNeed {
     pub shadow: usize,
     /// What a micro-batch keeps of its forward pass for the backward pass.
     pub kept: usize,
-    /// What comes on top of that, at most: the logits with their gradient, or a layer on its way back.
+    /// What comes on top of that, at most: the logits with their gradient, or a layer on its way back; on the CPU both.
     pub passing: usize,
 }
 

@@ -3,7 +3,8 @@
 // A block has three groups of 128 threads. One thread of the first walks over the tiles of columns that a task's 128
 // rows meet, and has them copied; each of the other two groups has 64 of the rows, and computes with what arrives. There are
 // as many blocks as multiprocessors. Each takes tasks, the longest first, so that copies for the next one go on while one
-// ends. After Shah et al. 2024, arXiv:2407.08608, without its atomic sums: gradients of queries and of keys are two kernels.
+// ends. Boxes are always whole: rows behind a range are those of its neighbour, with weights of 0, so what they hold must be
+// finite. After Shah et al. 2024, arXiv:2407.08608, without its atomic sums: gradients of queries and of keys are two kernels.
 
 #define ROWS 128
 #define PANELS (HEAD_DIM / PANEL)
