@@ -40,6 +40,9 @@ tasks = 0
 learning_rate = 1e-3
 ";
 
+/// As much may wait for its next use however little is in use.
+const IDLE_MIB: f64 = 64.0;
+
 /// What is said to be needed in all, and the peak of a run, in MiB.
 #[expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is right")]
 fn said_and_peak(scratch: &Scratch, name: &str, overrides: &[&str]) -> (f64, f64) {
@@ -77,19 +80,18 @@ fn what_is_said_agrees_with_the_peak_of_runs() {
     }
     let scratch = Scratch::new();
     scratch.write("recipe.toml", RECIPE);
-    let small = said_and_peak(&scratch, "small", &["train.micro_batch_tokens=256"]);
-    // Differences leave out the program and its rows, which are not counted.
-    let grown = |name: &str, overrides: &[&str]| {
+    // The program and its rows are not counted, and so few tokens leave little memory to wait for its next use.
+    let (said, peak) = said_and_peak(&scratch, "small", &["train.micro_batch_tokens=256"]);
+    let program = peak - (said - IDLE_MIB);
+    let part = |name: &str, overrides: &[&str]| {
         let (said, peak) = said_and_peak(&scratch, name, overrides);
-        println!("{name}: said {said} MiB, peak {peak:.0} MiB; small {small:?}");
-        (said - small.0, peak - small.1)
+        println!("{name}: said {said} MiB, peak {peak:.0} MiB, {program:.0} of them the program's");
+        (peak - program) / said
     };
-    let (said, peak) = grown("long-pass", &["train.micro_batch_tokens=12000"]);
-    assert!((0.75..1.1).contains(&(peak / said)), "a pass of 12,000 tokens: said {said}, peak {peak}");
-    for level in ["selective", "true"] {
+    for level in ["false", "\"selective\"", "true"] {
         let level = format!("train.activation_checkpointing={level}");
-        let (said, peak) = grown(&level, &["train.micro_batch_tokens=12000", &level]);
-        assert!((0.6..1.1).contains(&(peak / said)), "{level}: said {said}, peak {peak}");
+        let part = part(&level, &["train.micro_batch_tokens=12000", &level]);
+        assert!((0.6..1.0).contains(&part), "a pass of 12,000 tokens, {level}: {part} of what was said");
     }
     let wide = [
         "train.micro_batch_tokens=256",
@@ -98,8 +100,8 @@ fn what_is_said_agrees_with_the_peak_of_runs() {
         "policy.new.hidden_size=768",
         "policy.new.intermediate_size=2304",
     ];
-    let (said, peak) = grown("wide", &wide);
-    assert!((0.85..1.15).contains(&(peak / said)), "weights, gradient and moments: said {said}, peak {peak}");
+    let part = part("wide", &wide);
+    assert!((0.85..1.0).contains(&part), "weights, gradient and moments: {part} of what was said");
 }
 
 const GRPO: &str = "
