@@ -17,6 +17,7 @@ mod error;
 mod files;
 mod freeze;
 mod generation;
+mod jinja;
 mod latent;
 mod lora;
 mod mix;
