@@ -114,6 +114,19 @@ fn is_printable(c: char) -> bool {
     (' '..='~').contains(&c) || !format!("{:?}", String::from_iter(['a', c])).contains('\\')
 }
 
+/// Python's `str` of a value, also of containers that the template made.
+pub(super) fn text(value: &Value) -> String {
+    match (value.kind(), value.as_object()) {
+        (ValueKind::Number, _) => number(value),
+        (ValueKind::Seq | ValueKind::Iterable, Some(object))
+            if !value.is_tuple() && value.len().is_some() =>
+        {
+            Value::from_object(Printed(object.clone())).to_string()
+        }
+        _ => value.to_string(),
+    }
+}
+
 /// A number as Python prints it.
 pub(super) fn number(value: &Value) -> String {
     match f64::try_from(value.clone()) {

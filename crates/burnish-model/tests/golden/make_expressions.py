@@ -78,7 +78,7 @@ METHODS = [
     "startswith('h')", "startswith(('a', '-'))", "endswith('d')", "endswith(('d', '-'))", "replace('l', 'L')", "replace('l', '')",
     "find('o')", "find('nowhere')", "index('o')", "format(1)",
 ]
-FILTERS = ["upper", "lower", "capitalize", "title", "replace('l', 'L')", "indent", "indent(2)", "indent(4, true)", "safe", "length", "int", "trim('-')"]
+FILTERS = ["upper", "lower", "capitalize", "title", "replace('l', 'L')", "indent", "indent(2)", "indent(4, true)", "indent(8, first=true, blank=true)", "safe", "length", "int", "int(3)", "title", "trim('-')"]
 OTHERS = [
     "{{ mapping.get('b') }}{{ mapping.get('x') }}{{ mapping.get('x', 'y') }}",
     "{{ mapping['items'] }}",
