@@ -18,6 +18,7 @@ mod error;
 mod files;
 mod freeze;
 mod generation;
+mod jinja;
 mod latent;
 mod literal;
 mod lora;

@@ -6,12 +6,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use burnish_core::json::long_digits;
 use burnish_core::{Message, ToolSpec};
-use burnish_jinja::{Dict, Options, Template, Value};
 use serde_json::json;
 
 use crate::answers::{self, Marks};
+use crate::jinja::Template;
 use crate::{CallFormat, ChatError, ModelError, TextTokens, files};
 
 mod parts;
@@ -26,7 +25,7 @@ const TOOL_USE: &str = "tool_use";
 
 /// A compiled chat template with its variables.
 ///
-/// The environment is that of `transformers` 5.23 (see `burnish_jinja`); `{% generation %}` blocks mark the assistant's
+/// The environment is that of `transformers` 5.23 (see [`crate::jinja`]); `{% generation %}` blocks mark the assistant's
 /// text.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
@@ -97,7 +96,7 @@ impl ChatTemplate {
         let source = source.into();
         if let Some(name) = [DEFAULT, TOOL_USE].into_iter().find(|known| *known == name) {
             let template = Template::new(&source)
-                .map_err(|error| ModelError::Template { path: path.into(), problem: error.to_string() })?;
+                .map_err(|problem| ModelError::Template { path: path.into(), problem })?;
             self.templates.insert(name, template);
         }
         self.sources.insert(name.into(), source);
@@ -209,15 +208,11 @@ impl ChatTemplate {
         context: &BTreeMap<&str, serde_json::Value>,
         marks: Option<Marks>,
     ) -> Result<String, ChatError> {
-        let mut variables = Dict::default();
-        for (name, json) in context {
-            variables.set(name, value(json));
-        }
-        let options = Options { now: self.now, marks: marks.map(|marks| (marks.open, marks.close)) };
         let Some(template) = self.templates.get(name) else {
             return Err(ChatError::Render(format!("there is no template `{name}`")));
         };
-        template.render(&variables, &options).map_err(|error| ChatError::Render(error.to_string()))
+        let variables = context.iter().map(|(name, json)| (*name, json));
+        template.render(variables, self.now, marks).map_err(ChatError::Render)
     }
 
     fn context(
@@ -251,36 +246,8 @@ impl ChatTemplate {
 /// # Errors
 /// None in practice, although the signature allows an error of the template.
 pub(crate) fn to_json(json: &serde_json::Value) -> Result<String, ChatError> {
-    let failed = |error: burnish_jinja::Error| ChatError::Render(error.to_string());
-    let mut variables = Dict::default();
-    variables.set("value", value(json));
-    let template = Template::new("{{ value | tojson }}").map_err(failed)?;
-    template.render(&variables, &Options { now: 0, marks: None }).map_err(failed)
-}
-
-/// Converts a JSON value to a template value.
-fn value(json: &serde_json::Value) -> Value {
-    match json {
-        serde_json::Value::Null => Value::None,
-        serde_json::Value::Bool(value) => Value::Bool(*value),
-        serde_json::Value::Number(number) => match (number.as_i64(), number.is_f64()) {
-            (Some(number), _) => Value::Int(number),
-            (None, false) => Value::integer(&number.to_string()).unwrap_or(Value::None),
-            (None, true) => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
-        },
-        serde_json::Value::String(text) => Value::text(text.as_str()),
-        serde_json::Value::Array(items) => Value::list(items.iter().map(value).collect()),
-        serde_json::Value::Object(map) => match long_digits(json).and_then(Value::integer) {
-            Some(number) => number,
-            None => {
-                let mut dict = Dict::default();
-                for (key, item) in map {
-                    dict.set(key, value(item));
-                }
-                Value::dict(dict)
-            }
-        },
-    }
+    let template = Template::new("{{ value | tojson }}").map_err(ChatError::Render)?;
+    template.render([("value", json)], 0, None).map_err(ChatError::Render)
 }
 
 /// A message as templates read it: `tool_calls` only if there are any, and thoughts only if they are kept apart, under

@@ -127,3 +127,64 @@ fn every_template_renders_the_whole_matrix_as_in_transformers() {
     assert_eq!(matrix.matches(".jinja\"").count(), 20);
     check_matrix(&dir, matrix);
 }
+
+/// Cases that differ, each for a reason that `docs/chat-templates.md` names.
+const DIFFERENT: [&str; 9] = [
+    "{{ vast + vast }}",
+    "{{ tiny + tiny }}",
+    "{{ huge + huge }}",
+    "{{ 'b' in vast }}",
+    "{{ 'b' in tiny }}",
+    "{{ 'b' in huge }}",
+    "{{ nothing[1:] }}",
+    "{{ nothing[:-1] }}|{{ nothing[::-1] }}",
+    "{{ nothing|list }}",
+];
+
+/// Filters, tests, methods and operators, one expression at a time (`golden/make_expressions.py`).
+#[test]
+fn every_expression_gives_the_text_of_transformers_or_is_refused_as_there() {
+    let golden = burnish_core::json::parse(include_str!("../golden/expressions.json")).unwrap();
+    let variables = golden["variables"].as_object().unwrap();
+    let cases = golden["cases"].as_array().unwrap();
+    assert!(cases.len() > 900);
+    let mut wrong = Vec::new();
+    for case in cases {
+        let (source, expected) = (case[0].as_str().unwrap(), case[1].as_str());
+        let found =
+            ChatTemplate::new(source, Path::new("x")).map_err(|error| error.to_string()).and_then(|it| {
+                let it = variables
+                    .iter()
+                    .fold(it.at(0), |it, (name, value)| it.with_variable(name, value.clone()));
+                it.render(&[], &[], false).map_err(|error| error.to_string())
+            });
+        if (found.as_deref().ok() == expected) == DIFFERENT.contains(&source) {
+            wrong.push(format!("{source}\n  transformers {expected:?}\n  here         {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+/// Templates that would need too much stack, memory or time are refused, even on a thread with the smallest stack.
+#[test]
+fn templates_without_measure_are_refused() {
+    let long = |part: &str, count: usize| part.repeat(count);
+    let sources = [
+        format!("{{{{ {}1{} }}}}", long("(", 5000), long(")", 5000)),
+        format!("{}x{}", long("{% if true %}", 5000), long("{% endif %}", 5000)),
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}".to_owned(),
+        "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}".to_owned(),
+        "{{ 'a' * 1000000000 }}".to_owned(),
+        "{{ 10 ** (10 ** 10) }}".to_owned(),
+        "{% set n = namespace(x='a') %}{% for i in range(100) %}{% set n.x = n.x + n.x %}{% endfor %}"
+            .to_owned(),
+    ];
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(move || {
+        for source in &sources {
+            let template = ChatTemplate::new(source.as_str(), Path::new("x"));
+            let outcome = template.map(|template| template.render(&[], &[], false));
+            assert!(!matches!(outcome, Ok(Ok(_))), "{source:.60}");
+        }
+    });
+    thread.unwrap().join().unwrap();
+}
