@@ -90,8 +90,22 @@ fn is_whole(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The text with every integer that a [`Value`] can't hold written as an object, and -0, which is also an integer, as
-/// 0: for others who read it with `serde_json`.
+/// Bytes of the escape at `at`; an error where it is half of a character alone.
+fn escape_bytes(bytes: &[u8], at: usize) -> Result<usize, usize> {
+    let unit = |at: usize| -> Option<u32> {
+        let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        digits.iter().try_fold(0, |code, digit| Some(code * 16 + char::from(*digit).to_digit(16)?))
+    };
+    match (unit(at), unit(at + 6)) {
+        (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => Ok(12),
+        (Some(0xd800..0xe000), _) => Err(6),
+        _ => Ok(2),
+    }
+}
+
+/// The text for others who read it with `serde_json`: every integer that a [`Value`] can't hold is written as an object, and
+/// -0, which is also an integer, as 0. JavaScript and Python write a text that was cut inside of a character with half of it
+/// (`\ud83d`) and read it again; here it becomes the replacement character.
 pub fn marked(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out = String::new();
@@ -102,7 +116,16 @@ pub fn marked(text: &str) -> Cow<'_, str> {
             b'"' => {
                 at += 1;
                 while at < bytes.len() && bytes[at] != b'"' {
-                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                    let length = match bytes[at] {
+                        b'\\' => escape_bytes(bytes, at),
+                        _ => Ok(1),
+                    };
+                    at += length.unwrap_or_else(|lone| {
+                        out += &text[copied..at];
+                        out += "\\ufffd";
+                        copied = at + lone;
+                        lone
+                    });
                 }
                 at += 1;
             }
@@ -147,6 +170,18 @@ mod tests {
         let own = json!({"a": {LONG: "x"}, "b": {LONG: "1", "c": 2}, "d": format!("{{\"{LONG}\":\"1\"}}")});
         assert_eq!(text(&own).unwrap(), own.to_string());
         assert_eq!(rounded(value)["c"]["d"], json!(123_456_789_012_345_678_901_234_567_890_f64));
+    }
+
+    #[test]
+    fn half_a_character_is_replaced() {
+        for (given, expected) in [
+            (r#"{"text": "a\ud83d", "n": 7}"#, json!({"text": "a\u{fffd}", "n": 7})),
+            (r#"["\ude00\uD83D\ud83d\ude00"]"#, json!(["\u{fffd}\u{fffd}\u{1f600}"])),
+            (r#"["\ud83dx\u00e9\n\\ud83d"]"#, json!(["\u{fffd}xé\n\\ud83d"])),
+        ] {
+            assert_eq!(parse(given).unwrap(), expected, "{given}");
+        }
+        assert!(parse(r#""\ud8""#).is_err());
     }
 
     #[test]

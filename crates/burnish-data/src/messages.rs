@@ -29,6 +29,10 @@ fn one(message: &Value) -> Result<Message, String> {
         return Err(format!("must be a table with `role` and `content`, not {}", kind(message)));
     };
     let mut fields = without_nulls(fields);
+    // OpenAI's name for the same since its reasoning models.
+    if fields.get("role").is_some_and(|role| role == "developer") {
+        fields.insert("role".to_owned(), "system".into());
+    }
     let parts = match fields.get("content") {
         Some(Value::Array(parts)) => Some(text_parts(parts)?),
         _ => None,

@@ -9,6 +9,7 @@ use burnish_model::{ChatTemplate, ShapeError, Tokenizer};
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory, token_bytes_from_tokenizer_json};
+use serde_json::{Value, json};
 
 use crate::control::{Control, Decision, Now, Steer};
 
@@ -88,7 +89,7 @@ impl Grammars {
         offered: Option<(&[ToolSpec], &ChatTemplate)>,
     ) -> Result<Option<Held>, GrammarError> {
         let top = match (grammar, offered) {
-            (Grammar::JsonSchema(schema), _) => TopLevelGrammar::from_json_schema(schema.clone()),
+            (Grammar::JsonSchema(schema), _) => TopLevelGrammar::from_json_schema(spaced(schema)),
             (Grammar::Regex(regex), _) => TopLevelGrammar::from_regex(regex),
             (Grammar::Tools, None | Some(([], _))) => return Ok(None),
             (Grammar::Tools, Some((tools, template))) => return self.of_tools(tools, template).map(Some),
@@ -116,6 +117,10 @@ impl Grammars {
     fn held(&self, top: TopLevelGrammar) -> Result<Held, String> {
         let mut matcher = Matcher::new(self.factory.create_parser(top));
         match matcher.get_error() {
+            Some(error) if error.contains("coerce_one_of") => Err(
+                "`oneOf` can't be held to: write `anyOf`, which is the same where no value fits two of them"
+                    .to_owned(),
+            ),
             Some(error) => Err(error),
             None => {
                 // Some errors are found only when the first token is asked for.
@@ -124,6 +129,23 @@ impl Grammars {
             }
         }
     }
+}
+
+/// White space between the tokens of JSON, as llama.cpp bounds it: without a bound, a weak policy writes it up to the end of
+/// its answer.
+const SPACE: &str = r" |\n{1,2}[ \t]{0,20}";
+
+/// A schema with bounded white space, unless it says itself what stands between tokens.
+fn spaced(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(options) =
+        schema.as_object_mut().map(|schema| schema.entry("x-guidance").or_insert_with(|| json!({})))
+        && let Some(options) = options.as_object_mut()
+        && !options.contains_key("whitespace_flexible")
+    {
+        options.entry("whitespace_pattern").or_insert_with(|| SPACE.into());
+    }
+    schema
 }
 
 /// Holds an answer to its grammar.

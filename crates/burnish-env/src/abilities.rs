@@ -69,6 +69,9 @@ pub trait FileRows {
     /// The files, as paths relative to the current directory.
     fn files(&self) -> Vec<PathBuf>;
 
+    /// Number of rows.
+    fn count(&self) -> usize;
+
     /// The file and the row that a task came from.
     fn row(&self, task: &Task) -> Option<(String, Row)>;
 }

@@ -34,7 +34,7 @@ mod tokenizer;
 mod turn;
 mod weights;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use calls::{
     Answer, AnswerTo, ArgumentShape, ArgumentsShape, CallFormat, CallShape, Recorded, ShapeError, ValueShape,
@@ -92,6 +92,23 @@ pub fn load_policy_over(
     Ok((model, chat))
 }
 
+/// The tokenizer and the chat template of a model directory or an adapter, without the model. `template` replaces the
+/// directory's own.
+///
+/// # Errors
+/// As [`Chat::load`], and if the base of an adapter is not known.
+pub fn load_chat(dir: &Path, template: Option<ChatTemplate>) -> Result<Chat, ModelError> {
+    Chat::load_with(&chat_dir(dir, Model::base_of(dir)?.as_deref()), template)
+}
+
+/// An adapter without a tokenizer has that of its base.
+fn chat_dir(dir: &Path, base: Option<&Path>) -> PathBuf {
+    match base {
+        Some(base) if !dir.join("tokenizer.json").exists() => base.to_owned(),
+        _ => dir.to_owned(),
+    }
+}
+
 /// As [`load_policy_over`], for a model of values too, such as a reward model.
 ///
 /// # Errors
@@ -103,10 +120,7 @@ pub fn load_model_over(
     loading: &Loading,
 ) -> Result<(Model, Chat), ModelError> {
     let base = Model::base_or(dir, start)?;
-    let chat_dir = match base.clone() {
-        Some(base) if !dir.join("tokenizer.json").exists() => base,
-        _ => dir.to_owned(),
-    };
+    let chat_dir = chat_dir(dir, base.as_deref());
     let chat = Chat::load_with(&chat_dir, template)?.with_text_tokens(loading.text_tokens);
     let mut model = Model::load_with(dir, base, loading)?;
     let vocab_size = model.config.vocab_size;

@@ -4,7 +4,7 @@ use burnish_core::SamplingError;
 use burnish_core::names::nearest;
 use burnish_engine::check_grammar;
 use burnish_env::redesign::knobs;
-use burnish_env::{EnvError, Generator, Redesign};
+use burnish_env::{EnvError, FileRows, Generator, Redesign};
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::catalogue::{PREFERENCES, REWARD_MODELS};
@@ -24,8 +24,8 @@ use crate::supply::{SUPPLIES, Table};
 
 use super::{
     Calibration, GOAL_INFORMATION, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe,
-    RecipeError, Source, TeacherContext, TeacherSection, Use, asked, bounds, empty, engine, evaluations,
-    latent, redesign, trainer, weights,
+    RecipeError, Source, TeacherContext, TeacherSection, Use, asked, bounds, defaults, empty, engine,
+    evaluations, latent, redesign, trainer, weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -46,7 +46,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     engine::check(recipe, source)?;
     latent::check(recipe, source)?;
     ranges.at_least_one("train.unscored_steps_max", train.unscored_steps_max as usize)?;
-    check_length(recipe, &ranges)?;
+    check_length(recipe, &ranges, what)?;
     ranges.at_least_one("train.epochs", train.epochs)?;
     ranges.at_least_one("train.minibatches", train.minibatches)?;
     ranges.at_least_one("train.sequences_per_step", train.sequences_per_step)?;
@@ -363,7 +363,7 @@ fn complete_replay(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), Recip
 }
 
 /// How long the run is, and what ends it before.
-fn check_length(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+fn check_length(recipe: &Recipe, ranges: &Ranges<'_>, what: Use) -> Result<(), RecipeError> {
     let train = &recipe.train;
     match train.num_train_epochs {
         Some(epochs) => {
@@ -379,11 +379,12 @@ fn check_length(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError>
             let rule = "has no use with `train.method = \"none\"`: leave it out";
             ranges.holds("train.max_steps", train.max_steps <= 1, rule)?;
         }
+        None if what == Use::Evaluation => {}
         None => {
-            let rule = if train_is_grpo(recipe) {
-                "must be 1 or more"
-            } else {
-                "must be 1 or more; or give `train.num_train_epochs`"
+            let rule = match (train_is_grpo(recipe), ranges.source.get("train.max_steps").is_some()) {
+                (true, true) => "must be 1 or more",
+                (true, false) => "is missing: how many steps the run has, 1 or more",
+                (false, _) => "must be 1 or more; or give `train.num_train_epochs`",
             };
             ranges.holds("train.max_steps", train.max_steps >= 1, rule)?;
         }
@@ -553,6 +554,9 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
                 return Err(source.error("env.config", problem.to_owned()));
             }
         }
+        if what == Use::Training && train_is_grpo(recipe) && recipe.eval.config.is_none() {
+            settle_held_out(recipe, &*generator, source)?;
+        }
         components.push(generator.components());
     }
     if let Some(config) = &mut recipe.eval.config {
@@ -576,6 +580,27 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
     }
     complete_calibration(recipe, source)?;
     complete_demonstrations(recipe, source)
+}
+
+/// Where training and evaluation share the rows of files, some are left to train on.
+fn settle_held_out(
+    recipe: &mut Recipe,
+    generator: &dyn Generator,
+    source: &Source,
+) -> Result<(), RecipeError> {
+    let Some(rows) = generator.rows().map(FileRows::count) else { return Ok(()) };
+    if source.get("eval.tasks").is_none() {
+        recipe.eval.tasks = defaults::tasks_held_out(rows);
+    }
+    if recipe.eval.tasks >= rows {
+        let problem = format!(
+            "is {}, so that all {rows} rows are held out and none is left to train on: set it lower, or give evaluation its own \
+             data in `eval.config`",
+            recipe.eval.tasks
+        );
+        return Err(source.error("eval.tasks", problem));
+    }
+    Ok(())
 }
 
 /// A recipe that learns from rows, and plays nothing.

@@ -180,6 +180,75 @@ const VERL: &[(&str, &[&str])] = &[
     ("trainer.val_before_train", &["eval.every"]),
 ];
 
+/// Keys of TRL and of transformers' `TrainingArguments` that have no counterpart, by their beginnings, and why not.
+const WITHOUT: &[(&[&str], &str)] = &[
+    (
+        &[
+            "accelerator_config",
+            "ddp_",
+            "deepspeed",
+            "ds3_",
+            "fsdp",
+            "local_rank",
+            "parallelism_config",
+            "full_determinism",
+        ],
+        "one process computes on one device, always with the same result: there is nothing to set",
+    ),
+    (
+        &[
+            "dataloader_",
+            "dataset_num_proc",
+            "remove_unused_columns",
+            "skip_memory_metrics",
+            "group_by_length",
+        ],
+        "rows are read as they are needed: there is nothing to set",
+    ),
+    (
+        &["fp16", "tf32", "bf16_full_eval", "cast_lm_head_to_fp32"],
+        "`policy.precision` is \"f32\" or \"bf16\"",
+    ),
+    (&["hub_", "push_to_hub"], "nothing is uploaded; `hf upload` takes the directory of a checkpoint"),
+    (
+        &[
+            "per_device_eval_batch_size",
+            "eval_accumulation_steps",
+            "auto_find_batch_size",
+            "use_transformers_paged",
+        ],
+        "answers are sampled together up to `rollout.batch_max`",
+    ),
+    (&["max_prompt_length"], "prompts are not cut: an episode whose prompt does not fit ends unscored"),
+    (&["disable_dropout"], "only adapters have dropout, `policy.lora.dropout`"),
+    (&["vllm_"], "`[engine]` names servers; their own settings are given where they are started"),
+    (
+        &["torch_", "use_liger_kernel", "cache_implementation", "model_init_kwargs"],
+        "kernels and caches are burnish's own",
+    ),
+    (&["chat_template_kwargs"], "`policy.chat_template` names a template; its variables have their defaults"),
+    (
+        &["dataset_text_field", "dataset_kwargs", "completion_only_loss", "assistant_only_loss"],
+        "`docs/data.md` says how columns are found and what is learned of a row",
+    ),
+    (
+        &["logging_", "log_", "disable_tqdm", "run_name", "project", "trackio_"],
+        "every step is logged, in `run.dir`",
+    ),
+    (
+        &["do_train", "do_eval", "do_predict", "jit_mode_eval"],
+        "`burnish train` trains and evaluates, `burnish eval` evaluates",
+    ),
+    (
+        &["sync_ref_model", "ref_model_"],
+        "the reference of `loss.beta` is the policy that the run starts from",
+    ),
+    (
+        &["save_strategy", "save_only_model", "save_on_each_node", "save_safetensors"],
+        "`checkpoint.every` and `checkpoint.keep`: checkpoints are whole, in safetensors",
+    ),
+];
+
 /// Top-level tables of verl's configuration that we don't have.
 const VERL_TABLES: [&str; 3] = ["actor_rollout_ref", "algorithm", "trainer"];
 
@@ -203,7 +272,7 @@ pub(super) fn help(key: &str, value: Option<&Value>) -> Option<String> {
     let is_verl = key.split('.').next().is_some_and(|first| VERL_TABLES.contains(&first));
     match &found[..] {
         [] if is_verl => Some(format!("a table of verl; {page}")),
-        [] => None,
+        [] => without(key).map(str::to_owned),
         [(_, ours)] if leaves.len() == 1 => Some(format!("that is {ours} here")),
         all => {
             let said = |(leaf, ours): &(&String, String)| format!("`{leaf}` is {ours} here");
@@ -214,6 +283,18 @@ pub(super) fn help(key: &str, value: Option<&Value>) -> Option<String> {
             Some(said.join("; "))
         }
     }
+}
+
+/// Why a key of TRL's has no counterpart.
+fn without(key: &str) -> Option<&'static str> {
+    let name = key.rsplit('.').next().unwrap_or(key);
+    let has = |beginnings: &[&str]| {
+        beginnings.iter().any(|beginning| match beginning.ends_with('_') {
+            true => name.starts_with(beginning),
+            false => name == *beginning,
+        })
+    };
+    WITHOUT.iter().find(|(beginnings, _)| has(beginnings)).map(|(_, why)| *why)
 }
 
 /// Collects the paths of all values below `key` that are not tables.
@@ -419,6 +500,16 @@ mod tests {
         ] {
             let error = read(SMALL, &[habit]).unwrap_err();
             assert!(error.contains(key) && error.contains("not a known key"), "{habit}: {error}");
+        }
+        for (habit, why) in [
+            ("fp16=true", "policy.precision"),
+            ("train.ddp_timeout=1800", "one device"),
+            ("max_prompt_length=512", "not cut"),
+            ("dataloader_num_workers=4", "nothing to set"),
+            ("push_to_hub=true", "hf upload"),
+        ] {
+            let error = read(SMALL, &[habit]).unwrap_err();
+            assert!(error.contains(why) && error.contains("not a known key"), "{habit}: {error}");
         }
         // A last part that could mean anything gives no hint.
         assert!(!read(SMALL, &["env.path=x.jsonl"]).unwrap_err().contains("that is"));

@@ -10,6 +10,7 @@ pub mod bounds;
 mod check;
 mod critic;
 mod data;
+mod defaults;
 mod difference;
 mod dynamic_sampling;
 mod engine;
@@ -115,7 +116,7 @@ pub struct Recipe {
     /// The device that computes: `"cpu"`, or an NVIDIA GPU such as `"cuda:0"`.
     #[serde(default = "cpu")]
     pub device: String,
-    /// Where the run is stored, and what makes it repeatable.
+    /// Where the run is stored (`runs/NAME` for a recipe `NAME.toml`), and what makes it repeatable.
     pub run: RunSection,
     /// Which policy is trained.
     #[serde(default)]
@@ -374,7 +375,7 @@ impl Recipe {
 
     /// As [`Recipe::resolve_for`], with errors placed at the keys that they name.
     fn as_written(source: &Source, what: Use) -> Result<Self, RecipeError> {
-        let mut source = preset::under(source)?;
+        let mut source = defaults::under(preset::under(source)?, what)?;
         paths::expand_all(&mut source)?;
         let mut recipe: Recipe = source.decode()?;
         check::check(&mut recipe, &source, what)?;

@@ -119,6 +119,11 @@ impl Source {
         self.written == Written::ByRun
     }
 
+    /// The file's name, as errors give it.
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
     /// The overrides as they were given.
     pub(super) fn given(&self) -> &[String] {
         &self.given

@@ -59,7 +59,7 @@ impl TryFrom<Value> for ActivationCheckpointing {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainSection {
-    /// How the policy learns.
+    /// How the policy learns; `"grpo"` by default for a recipe with an environment and without rows to learn from.
     pub method: Method,
     /// Number of steps: one batch of episodes (GRPO) or of sequences (SFT) each.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -19,7 +19,7 @@ use crate::stages;
 use crate::stored::{self, Found};
 use crate::tasks::Tasks;
 use burnish_recipe::paths::ENV_PATH;
-use burnish_recipe::{PolicySection, Recipe, StageUse};
+use burnish_recipe::{PolicySection, Recipe, Source, StageUse, Use};
 use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 use burnish_rundir::text::{shell_path, shell_word};
 
@@ -73,7 +73,7 @@ impl Target {
     /// If the recipe is wrong or there is no such checkpoint.
     pub fn open(path: &Path, overrides: &[String], step: Option<u64>) -> Result<Self, RunError> {
         if !path.is_dir() {
-            let mut recipe = Recipe::read(path, overrides)?;
+            let mut recipe = recipe_in(path, overrides)?;
             let changes = overrides.iter().map(|change| format!(" {}", shell_word(change)));
             let train = format!("burnish train {}{}", shell_path(path), changes.collect::<String>());
             let made = stages::made(&mut recipe, &train)?;
@@ -264,7 +264,14 @@ fn recipe_of(path: &Path, overrides: &[String]) -> Result<Found, RunError> {
     if path.is_dir() {
         return stored::evaluate(path, overrides);
     }
-    Ok(Found { recipe: Recipe::read(path, overrides)?, notes: Vec::new() })
+    Ok(Found { recipe: recipe_in(path, overrides)?, notes: Vec::new() })
+}
+
+/// A recipe file. One without `[train]` is for an evaluation alone.
+fn recipe_in(path: &Path, overrides: &[String]) -> Result<Recipe, RunError> {
+    let source = Source::read(path, overrides)?;
+    let what = if source.get("train").is_some() { Use::Training } else { Use::Evaluation };
+    Ok(Recipe::resolve_for(&source, what)?)
 }
 
 pub(crate) fn is_run(path: &Path) -> bool {
@@ -292,6 +299,15 @@ fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<Saved, RunError> {
     let checkpoints = run.join(burnish_rundir::run_dir::CHECKPOINTS);
     let (checkpoint, notes) = match step {
         Some(step) => {
+            let steps = checkpoint::steps(&checkpoints)?;
+            if !steps.contains(&step) {
+                let steps: Vec<String> = steps.iter().map(u64::to_string).collect();
+                return Err(RunError::Refused(format!(
+                    "--step {step}: {} has no checkpoint of that step; there are: {}",
+                    run.display(),
+                    steps.join(", ")
+                )));
+            }
             let checkpoint = Checkpoint::open(&checkpoints.join(format!("step_{step}")))?;
             checkpoint.verify(Extent::Model)?;
             (checkpoint, Vec::new())

@@ -10,16 +10,17 @@ mod update;
 use std::path::{Path, PathBuf};
 
 use burnish_engine::{Limits, SamplingNeed};
-use burnish_model::{Loading, ModelConfig, Outline, Trains};
+use burnish_model::{Loading, ModelConfig, Outline, Trains, load_chat};
 use burnish_recipe::{ActivationCheckpointing, Method, Recipe, StageUse};
 use burnish_train::{Checkpointing, CheckpointingBySize, Place, scoring_need};
 
 use crate::RunError;
-use crate::model_path::locate;
+use crate::model_path::{locate, pin};
+use crate::policy::named_template;
 use crate::reference::Reference;
 use crate::reward_model::scores_of;
 use crate::stages::{Origin, origin};
-use crate::watch::{Event, Watch};
+use crate::watch::{Event, Unwatched, Watch};
 
 pub use free::free_bytes;
 
@@ -49,6 +50,23 @@ pub(crate) fn checkpointing(
         told.into_iter().for_each(|told| watch.event(Event::Note(told)));
     }
     checkpointing
+}
+
+/// Makes sure that the models of a recipe can be read before anything else is done: their configurations, and the policy's
+/// tokenizer and chat template.
+///
+/// # Errors
+/// Names the file, or what is missing.
+pub fn check_models(recipe: &Recipe) -> Result<(), RunError> {
+    pin(&mut recipe.clone(), &mut Unwatched)?;
+    if recipe.trainer.is_none() {
+        Memory::of(recipe, None)?;
+    }
+    let template = named_template(recipe.policy.chat_template.as_deref())?;
+    match origin(StageUse::Policy, recipe)? {
+        Origin::Dir(dir) => Ok(load_chat(&dir, template).map(drop)?),
+        Origin::New(_) => Ok(()),
+    }
 }
 
 /// When a part takes its memory.
@@ -351,7 +369,11 @@ fn outline(from: &Origin, loading: &Loading) -> Result<Outline, RunError> {
 
 /// `0.6 billion parameters, 10.1 million of them trained`
 fn parameters(model: &Outline) -> String {
-    let (all, trained) = (model.parameters(), model.trained());
+    parameters_of(model.parameters(), model.trained())
+}
+
+/// The same of a model with `all` parameters.
+pub(crate) fn parameters_of(all: usize, trained: usize) -> String {
     match trained {
         0 => format!("{} parameters", many(all)),
         _ if trained == all => format!("{} parameters, all trained", many(all)),

@@ -25,7 +25,7 @@ pub(crate) struct Tasks {
     pub(crate) train: Vec<Task>,
     /// What evaluations play: the main one, then those of `[[eval.extra]]`. Empty where nothing is played.
     pub(crate) evaluations: Vec<EvalSet>,
-    /// Number of training tasks left out because they are held out.
+    /// Number of different training tasks left out because they are held out.
     pub(crate) held_out: usize,
     /// Who has to do with episodes besides the trained policy.
     pub(crate) others: Rc<Others>,
@@ -82,7 +82,7 @@ impl Tasks {
             let reserved = ids(&evaluations);
             let mut made = tasks_of(&*train_generator, seed, recipe.env.tasks, "env.config")?;
             as_known(recipe, &mut made);
-            let count = made.len();
+            let all = different(&made).len();
             train = made.into_iter().filter(|task| !reserved.contains(&task.id)).collect();
             if plays_both_directions(recipe)? {
                 let mut free = Vec::with_capacity(train.len());
@@ -92,7 +92,8 @@ impl Tasks {
                 }
                 train = free;
             }
-            held_out = count - train.len();
+            // A file's rows are repeated.
+            held_out = all - different(&train).len();
             if train.is_empty() {
                 return Err(RunError::Refused(format!(
                     "eval.tasks: the {} different tasks of the environment are all held out, and none is left to \
@@ -106,6 +107,11 @@ impl Tasks {
         }
         let train_generator = Some(train_generator);
         Ok(Tasks { train_generator, train, evaluations, held_out, others: Rc::default() })
+    }
+
+    /// Number of different training tasks: the rows of a file are repeated.
+    pub(crate) fn different(&self) -> usize {
+        different(&self.train).len()
     }
 
     /// The same tasks, ready to be played: with the models loaded that take part in episodes or judge them.
@@ -300,6 +306,10 @@ pub(crate) fn tasks_of(
         }
         Err(other) => Err(other.into()),
     }
+}
+
+fn different(tasks: &[Task]) -> BTreeSet<&TaskId> {
+    tasks.iter().map(|task| &task.id).collect()
 }
 
 /// Which `count` of `len` items are used in step number `step`, if every pass over them has its own order.

@@ -20,7 +20,8 @@ use crate::decontaminate;
 use crate::engine::Engine;
 use crate::evaluate::{Evaluation, bootstrap_seed, evaluate, summarise};
 use crate::learner::Learner;
-use crate::offline::{Corpus, OfflineLoop};
+use crate::memory::parameters_of;
+use crate::offline::{Corpus, HELD_OUT_ROWS, OfflineLoop};
 use crate::online::{OnlineLoop, PlayedMember};
 use crate::policy::named_template;
 use crate::split;
@@ -28,7 +29,7 @@ use crate::stored::Session;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
 use crate::unread;
-use crate::unscored::{Unscored, UnscoredSteps};
+use crate::unscored::{Unscored, UnscoredSteps, check_first};
 use crate::watch::{Event, Stop, Watch};
 use crate::weighed;
 use best::Best;
@@ -78,6 +79,8 @@ pub struct Outcome {
     pub after: Option<Summary>,
     /// The difference, paired by task.
     pub change: Option<Change>,
+    /// Numbers of the held-out rows before training and after it, of a run that learns from rows.
+    pub held_out_rows: Option<[Values; 2]>,
     /// Training rows that overlap with evaluation rows, if both come from files.
     pub overlap: Option<OverlapReport>,
 }
@@ -158,6 +161,35 @@ impl Run {
     /// The run directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// The model, what it learns from, and where the run is stored, a line each.
+    pub fn introduction(&self) -> Vec<String> {
+        let policy = &self.recipe.policy;
+        let named =
+            policy.path.as_ref().map_or_else(|| "a new model".to_owned(), |path| path.display().to_string());
+        let size = match &self.learner {
+            Learner::Here(here) => {
+                let params = &here.policy.model.params;
+                let all = params.entries().iter().map(|entry| entry.param.len()).sum();
+                format!(", {}", parameters_of(all, params.trained_len()))
+            }
+            Learner::There(_) => String::new(),
+        };
+        let learned = match &self.work {
+            Loop::Online(_) => format!("{}, {} tasks", self.recipe.env.id, self.tasks.different()),
+            Loop::Offline(work) => format!("{} rows", work.rows()),
+            Loop::Still => "nothing".to_owned(),
+        };
+        let evaluated: Vec<String> = (self.tasks.evaluations.iter().filter(|set| !set.tasks.is_empty()))
+            .map(|set| format!("{} held-out tasks", set.tasks.len()))
+            .collect();
+        let dir = self.dir.path().display();
+        vec![
+            format!("policy    {named}{size}"),
+            format!("learns    {}", [vec![learned], evaluated].concat().join(", evaluated on ")),
+            format!("run       {dir}, with {dir}/report.html from the first evaluation on"),
+        ]
     }
 
     /// Runs until all steps are done. If `stop` is asked for, finishes the step in progress, saves and returns.
@@ -301,6 +333,9 @@ impl Run {
             let rows = self.rows(episodes.iter().zip(places));
             self.journal.record_step(self.step, set.kind(), &set.tasks, &rows)?;
             watch.event(Event::Evaluated { step: self.step, name: set.name.as_deref(), summary: &summary });
+            if self.step == 0 && matches!(self.work, Loop::Online(_)) {
+                check_first(&episodes, self.dir.path())?;
+            }
             let values = summary_metrics(&summary, set);
             found.extend(values.clone());
             self.log("eval", values)?;
@@ -377,6 +412,7 @@ impl Run {
             let main = self.tasks.main().filter(|_| !episodes.is_empty())?;
             Some(summarise(&self.recipe, &main.tasks, episodes))
         };
+        let rows = metrics::read(&self.dir.metrics())?;
         let outcome = Outcome {
             dir: self.dir.path().to_owned(),
             checkpoint: self.dir.checkpoint(self.step),
@@ -384,7 +420,8 @@ impl Run {
             method: self.recipe.train.method,
             steps: self.step,
             updates: self.learner.updates(),
-            unscored: UnscoredSteps::of(&metrics::read(&self.dir.metrics())?),
+            unscored: UnscoredSteps::of(&rows),
+            held_out_rows: before_and_after(&rows, self.step),
             change: Change::between(&before, &after, weights, seed),
             before: summed(&before),
             after: summed(&after),
@@ -393,6 +430,15 @@ impl Run {
         self.report_finished()?;
         Ok(outcome)
     }
+}
+
+/// Numbers of the held-out rows after no step and after all of them.
+fn before_and_after(rows: &[Row], last: u64) -> Option<[Values; 2]> {
+    let of = |step| {
+        let mut found = rows.iter().filter(|row| row.step == step && row.values.contains_key(HELD_OUT_ROWS));
+        found.next_back().map(|row| row.values.clone())
+    };
+    Some([of(0)?, of(last)?])
 }
 
 /// Seconds since 1970 (UTC).
@@ -460,7 +506,8 @@ impl Parts {
         if tasks.held_out > 0 {
             watch.event(Event::Note(format!(
                 "{} of {} training tasks are left out, because they are held out for evaluation",
-                tasks.held_out, recipe.env.tasks
+                tasks.held_out,
+                tasks.held_out + tasks.different()
             )));
         }
         let mut held_out = if has_rows { Corpus::held_out(recipe)? } else { None };

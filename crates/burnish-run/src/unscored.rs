@@ -101,6 +101,30 @@ impl Unscored {
     }
 }
 
+/// So few episodes may be unscored by chance.
+const FEW: usize = 4;
+
+/// Refuses to train after a first evaluation in which nothing could be judged.
+///
+/// # Errors
+/// Says why, and how to continue.
+pub(crate) fn check_first(episodes: &[Episode], dir: &Path) -> Result<(), RunError> {
+    let reasons = episodes.iter().map(|episode| match &episode.verdict.validity {
+        Validity::Unscored { reason } => Some(reason),
+        Validity::Scored => None,
+    });
+    let Some(reasons) = reasons.collect::<Option<Vec<_>>>().filter(|reasons| reasons.len() > FEW) else {
+        return Ok(());
+    };
+    let last = reasons.last().map_or("", |reason| reason.as_str());
+    Err(RunError::Refused(format!(
+        "evaluation before training: none of {} episodes could be scored; the last reason: {last}\n  help: repair what judges; then \
+         `burnish train --resume {}` begins again",
+        reasons.len(),
+        shell_path(dir)
+    )))
+}
+
 /// What the steps of a whole run show about its reward.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnscoredSteps {

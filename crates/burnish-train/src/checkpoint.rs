@@ -148,6 +148,14 @@ pub enum Extent {
     Whole,
 }
 
+/// The steps that have a checkpoint in `dir`, whole or not, in ascending order.
+///
+/// # Errors
+/// If the directory can't be read.
+pub fn steps(dir: &Path) -> Result<Vec<u64>, CheckpointError> {
+    directory::steps(dir)
+}
+
 /// The directory that holds a run's checkpoints. One process at a time may have it open.
 #[derive(Debug)]
 pub struct Checkpoints {

@@ -273,7 +273,7 @@ pub(crate) fn evaluation_line(summary: &Summary) -> String {
 }
 
 /// The numbers of held-out rows: the loss first, and of preferences how often they are told apart.
-fn measured_line(values: &Values) -> String {
+pub(crate) fn measured_line(values: &Values) -> String {
     let shown =
         [("eval/loss", "loss"), ("eval/accuracy", "accuracy"), ("eval/rewards/accuracies", "accuracy")];
     let parts: Vec<String> =

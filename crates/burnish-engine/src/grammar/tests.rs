@@ -203,3 +203,32 @@ fn answers_share_nothing_that_changes_a_mask_and_are_renewed() {
     assert_eq!(answers.begun, 2);
     assert!(alone == masks(answers.next()));
 }
+
+#[test]
+fn white_space_in_json_is_bounded_as_in_llama_cpp() {
+    let bytes = ApproximateTokEnv::single_byte_env();
+    let grammars = Grammars::over(&bytes).unwrap();
+    let schema = json!({ "type": "object", "properties": { "a": { "type": "integer" } }, "required": ["a"] });
+    let starts = |schema| grammars.start(&Grammar::JsonSchema(schema), None);
+    let held = starts(schema.clone()).unwrap().unwrap();
+    let written = [r#"{"a":1}"#, r#"{ "a": 1 }"#, "{\n  \"a\": 1\n}", "{\n\n\t\"a\": 1}"];
+    for text in written {
+        assert!(accepts(&held, text), "{text:?}");
+    }
+    let long = format!("{{\n{}\"a\": 1}}", " ".repeat(21));
+    for text in [r#"{  "a":1}"#, "{\n\n\n\"a\":1}", "{\r\"a\":1}", &long] {
+        assert!(!accepts(&held, text), "{text:?}");
+    }
+    // A schema may say what stands between its tokens.
+    let mut own = schema;
+    own["x-guidance"] = json!({ "whitespace_flexible": false });
+    let held = starts(own).unwrap().unwrap();
+    assert!(accepts(&held, written[0]) && !accepts(&held, written[1]));
+}
+
+#[test]
+fn a_schema_that_cannot_be_held_to_says_what_can() {
+    let schema = json!({ "oneOf": [{ "type": "integer" }, { "type": "number" }] });
+    let error = check_grammar(&Grammar::JsonSchema(schema)).unwrap_err().to_string();
+    assert!(error.contains("`anyOf`") && !error.contains("coerce"), "{error}");
+}

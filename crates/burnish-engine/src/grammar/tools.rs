@@ -85,5 +85,5 @@ fn literal(text: &str) -> String {
 }
 
 fn json(schema: &Value) -> String {
-    format!("%json {schema}")
+    format!("%json {}", super::spaced(schema))
 }

@@ -17,6 +17,13 @@ use crate::{EnvError, Environment, Posed, Question, Step};
 /// Most turns of others that environments may ask for between two turns of the policy.
 const ASKED_MAX: usize = 64;
 
+/// Flag of an episode in which the policy gave an answer without a text, thoughts or calls.
+const EMPTY_ANSWER: &str = "empty_answer";
+
+fn says_nothing(answer: &Message) -> bool {
+    answer.content.is_empty() && answer.tool_calls.is_empty() && answer.reasoning_content.is_none()
+}
+
 /// An episode under way.
 pub(super) struct Player<'a> {
     handle: &'a Handle,
@@ -88,7 +95,7 @@ impl<'a> Player<'a> {
             Err(stop) => stop,
             Ok(ending) => Stop::Over(ending),
         };
-        let (ending, verdict) = match over {
+        let (ending, mut verdict) = match over {
             Stop::Over(ending) => match self.judge().await {
                 Ok(verdict) => (ending, verdict),
                 Err(Stop::Unscored(ending, reason)) => (ending, Verdict::unscored(reason)),
@@ -98,6 +105,9 @@ impl<'a> Player<'a> {
             Stop::Unscored(ending, reason) => (ending, Verdict::unscored(reason)),
             Stop::Fatal(error) => return Err(error),
         };
+        if self.answers.iter().any(says_nothing) {
+            verdict.flags.insert(EMPTY_ANSWER.to_owned(), true);
+        }
         Ok(Episode {
             task: self.spawn.task.id.clone(),
             rollout: self.rollout,

@@ -109,8 +109,15 @@ impl CommandConfig {
     }
 
     /// The time limit for a judgement.
-    pub(super) fn patience(&self, is_fresh: bool) -> Duration {
-        Duration::from_secs_f64(self.timeout_seconds + if is_fresh { self.startup_seconds } else { 0.0 })
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_secs_f64(self.timeout_seconds)
+    }
+
+    /// Additional time for a new process. Once others have answered, it is a multiple of what the slowest of them took, so that
+    /// a verifier that hangs now is not waited for as if it imported something.
+    pub(super) fn startup(&self, slowest: Option<Duration>) -> Duration {
+        let most = Duration::from_secs_f64(self.startup_seconds);
+        slowest.map_or(most, |slowest| most.min(4 * slowest + Duration::from_secs(1)))
     }
 }
 

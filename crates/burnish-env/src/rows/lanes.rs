@@ -1,6 +1,8 @@
 //! One process of a verifier command: it is started, asked, and killed if it fails.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use burnish_core::Verdict;
 use burnish_sandbox::{LINE_BYTES_MAX, Process, Silence, find_program};
@@ -14,6 +16,8 @@ use super::verifier::{read_answer, read_answers, read_verdict};
 pub(super) struct Program {
     config: CommandConfig,
     folder: Option<PathBuf>,
+    /// The longest time that a new process took for its first answer.
+    slowest_start: Mutex<Option<Duration>>,
 }
 
 /// The place of one process.
@@ -59,7 +63,11 @@ impl Program {
     /// # Errors
     /// If there is no such program: why.
     pub(super) fn new(config: &CommandConfig, folder: Option<&Path>) -> Result<Self, String> {
-        let program = Program { config: config.clone(), folder: folder.map(Path::to_owned) };
+        let program = Program {
+            config: config.clone(),
+            folder: folder.map(Path::to_owned),
+            slowest_start: Mutex::default(),
+        };
         match find_program(&config.command, folder) {
             Ok(_) => Ok(program),
             Err(error) => Err(program.not_started(&error)),
@@ -116,8 +124,13 @@ impl Program {
                 self.launch()?
             }
         };
+        let startup = match lane.has_answered {
+            true => Duration::ZERO,
+            false => self.config.startup(*self.slowest_start()),
+        };
+        let asked = Instant::now();
         let answer = process
-            .ask(line, self.config.patience(!lane.has_answered))
+            .ask(line, self.config.timeout() + startup)
             .map_err(|silence| {
                 let is_hang = matches!(silence, Silence::Timeout(_));
                 Failure { problem: format!("the verifier {silence}"), is_hang }
@@ -125,6 +138,10 @@ impl Program {
             .and_then(|line| Ok(read(&line)?));
         match answer {
             Ok(answer) => {
+                if !lane.has_answered {
+                    let mut slowest = self.slowest_start();
+                    *slowest = (*slowest).max(Some(asked.elapsed()));
+                }
                 *lane = Lane { process: Some(process), has_answered: true };
                 Ok(answer)
             }
@@ -136,6 +153,10 @@ impl Program {
                 }),
             },
         }
+    }
+
+    fn slowest_start(&self) -> MutexGuard<'_, Option<Duration>> {
+        self.slowest_start.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn launch(&self) -> Result<Process, String> {

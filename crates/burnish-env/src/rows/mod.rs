@@ -59,7 +59,7 @@ mod pool;
 mod queue;
 mod verifier;
 
-use burnish_core::{Message, Role, Task, ToolSpec, Verdict};
+use burnish_core::{Message, Role, Task, ToolSpec, Validity, Verdict};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -128,6 +128,40 @@ impl Rows {
     }
 }
 
+/// Rows that a command is tried on before anything is sampled: it may have no verdict on one.
+const TRIED: usize = 2;
+
+impl Rows {
+    /// Lets a command judge answers to the first rows: their own, if they have any.
+    ///
+    /// # Errors
+    /// If it judges none of them: why not the first.
+    fn try_verifier(&self) -> Result<(), EnvError> {
+        let mut problem = None;
+        for index in 0..self.rows.len().min(TRIED) {
+            let task = self.rows.task(index)?;
+            // A judge that works in the folders of servers needs an episode.
+            if !self.verifier.is_slow(&task.truth) || !self.servers.is_empty() {
+                return Ok(());
+            }
+            let answer = self.demonstrate(&task).unwrap_or_else(|| Message::assistant(""));
+            let state = State::of(&task, &self.config.columns).answered(answer);
+            match state.request(&BTreeMap::new(), |request| self.verifier.judge(request)).validity {
+                Validity::Scored => return Ok(()),
+                Validity::Unscored { reason } => problem.get_or_insert((self.rows.file(index), reason)),
+            };
+        }
+        let Some((file, reason)) = problem else { return Ok(()) };
+        let rows = match self.rows.len() {
+            1 => "the row".to_owned(),
+            len => format!("the first {} rows", len.min(TRIED)),
+        };
+        Err(EnvError::Failed(format!(
+            "env.config.verifier: tried on {rows} of {file}, it judged none: {reason}"
+        )))
+    }
+}
+
 impl Generator for Rows {
     fn id(&self) -> &'static str {
         ID
@@ -153,7 +187,8 @@ impl Generator for Rows {
 
     fn ready(&self) -> Result<(), EnvError> {
         self.verifier.ready().map_err(EnvError::Failed)?;
-        self.servers.ready()
+        self.servers.ready()?;
+        self.try_verifier()
     }
 
     fn at_once(&self) -> Option<usize> {
@@ -237,6 +272,10 @@ impl FileRows for Rows {
         self.config.files()
     }
 
+    fn count(&self) -> usize {
+        self.rows.len()
+    }
+
     fn row(&self, task: &Task) -> Option<(String, burnish_data::Row)> {
         self.rows.of_task(task)
     }
@@ -247,7 +286,7 @@ fn said(role: Role, content: &str) -> String {
 }
 
 fn summary(verdict: &Verdict) -> String {
-    if let burnish_core::Validity::Unscored { reason } = &verdict.validity {
+    if let Validity::Unscored { reason } = &verdict.validity {
         return format!("unscored ({reason})");
     }
     let rewards: Vec<String> =

@@ -170,12 +170,21 @@ fn an_answer_that_is_none_is_shown() {
         ("hello", &["not JSON", "hello"][..]),
         ("{}", &["`choices[0].message.content` is no text"]),
         (r#"{"choices": [{"message": {"content": null}}]}"#, &["is no text", "null"]),
+        (r#"{"choices": [{"message": {"content": 3}, "finish_reason": "stop"}]}"#, &["is no text", "3"]),
         (r#"{"choices": []}"#, &["is no text"]),
     ] {
         let (url, _asked) = server(vec![Reply::Say("200 OK", body.to_owned())]);
         let error = ask(&endpoint(&url, 2)).unwrap_err().to_string();
         assert!(error.contains(&url) && parts.iter().all(|part| error.contains(part)), "{body}: {error}");
     }
+}
+
+#[test]
+fn an_answer_that_ended_without_a_word_is_empty() {
+    let body = r#"{"choices": [{"message": {"role": "assistant", "content": null}, "finish_reason": "content_filter"}]}"#;
+    let (url, _asked) = server(vec![Reply::Say("200 OK", body.to_owned())]);
+    let answer = ask(&endpoint(&url, 0)).unwrap();
+    assert_eq!((answer.content.as_str(), answer.finish_reason.as_deref()), ("", Some("content_filter")));
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(super) fn read_message(message: &Value, finish_reason: Option<String>) -> Re
         Some(content) => content.to_owned(),
         // An answer that calls tools, or that was cut off while it was thinking, may have no text.
         None if !calls.is_empty() || !said.is_empty() => String::new(),
+        // A model may say nothing, and a filter of the server may leave nothing of what it said.
+        None if message["content"].is_null() && answer.finish_reason.is_some() => String::new(),
         None => return Err(".content` is no text".to_owned()),
     };
     for (number, call) in (1..).zip(calls) {

@@ -27,6 +27,9 @@ use rows::{Learned, Making};
 
 pub(crate) use corpus::{Corpus, Given, Solved, demonstrated, solved};
 
+/// The metric of how many rows are held out.
+pub(crate) const HELD_OUT_ROWS: &str = "eval/held_out_rows";
+
 /// Learning from a corpus. Samples are made when their step comes: held is only where they come from.
 pub(crate) struct OfflineLoop {
     rows: Sequences,
@@ -183,8 +186,13 @@ impl OfflineLoop {
             }
         }
         values.values_mut().for_each(|value| *value /= weights);
-        values.insert("eval/held_out_rows".into(), held_out.corpus.len() as f64);
+        values.insert(HELD_OUT_ROWS.into(), held_out.corpus.len() as f64);
         Ok(Some(values))
+    }
+
+    /// Number of rows that are learned from.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.corpus.len()
     }
 
     /// The samples of some sequences, with their log-probs under the reference where the objective needs one. Those of

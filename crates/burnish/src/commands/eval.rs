@@ -167,8 +167,8 @@ fn evaluate(target: &inspect::Target, arguments: &Arguments, strategy: Option<&S
     } else {
         println!("policy   {}", target.policy_shown());
         println!("tasks    {} ({} episodes)", summary.tasks, summary.episodes);
-        println!("result   {}", evaluation_line(&summary));
         say_details(&summary);
+        println!("result   {}", evaluation_line(&summary));
         if let Some(out) = &settings.out {
             println!("records  {}", out.join("items.jsonl").display());
         }

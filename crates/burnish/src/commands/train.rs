@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use burnish_recipe::{Method, Recipe};
 use burnish_run::engine::arrangement;
-use burnish_run::memory::{Memory, When, free_bytes, mib};
+use burnish_run::memory::{Memory, When, check_models, free_bytes, mib};
 use burnish_run::stages::{self, Made};
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::Done;
 use crate::program::as_called;
-use crate::progress::{Progress, evaluation_line};
+use crate::progress::{Progress, evaluation_line, measured_line};
 use crate::{out, quickstart, signals};
 
 /// What to train.
@@ -58,10 +58,12 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
         (None, Some(path)) => {
             let path = burnish_recipe::expand(path).map_err(|problem| format!("the recipe {problem}"))?;
             let path = brought_along(path)?;
+            refuse_other_kinds(&path)?;
             let mut recipe = Recipe::read(&path, &arguments.overrides)?;
             check_method(&recipe, method)?;
             if arguments.dry_run {
                 stages::resolve(&mut recipe)?;
+                check_models(&recipe)?;
                 if arguments.memory {
                     // The device may be in another machine.
                     let free = free_bytes(&recipe).ok().flatten();
@@ -83,6 +85,7 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
         }
         (None, None) => return Err("give a recipe, or a run directory with --resume".into()),
     };
+    run.introduction().iter().for_each(|line| println!("{line}"));
     match run.drive(&mut progress, &stop)? {
         Finish::Done(outcome) => say_outcome(&outcome),
         Finish::Interrupted { step } => {
@@ -107,6 +110,31 @@ fn brought_along(path: PathBuf) -> Result<PathBuf, String> {
         );
     }
     Ok(recipe)
+}
+
+/// Runs and studies have commands of their own.
+fn refuse_other_kinds(path: &Path) -> Result<(), String> {
+    let shown = shell_path(path);
+    if path.is_dir() {
+        let is_run = path.join(burnish_rundir::run_dir::RECIPE).is_file();
+        let problem = match is_run {
+            true => format!(
+                "is a run: `burnish train --resume {shown}` goes on with it, and `burnish eval {shown}` evaluates it"
+            ),
+            false => "is a folder: name a recipe, a TOML file".to_owned(),
+        };
+        return Err(format!("{}: {}", path.display(), as_called(&problem)));
+    }
+    let is_study =
+        std::fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line.trim_end() == "[study]"));
+    match is_study {
+        true => Err(format!(
+            "{}: is a study, which {} runs",
+            path.display(),
+            as_called(&format!("`burnish study {shown}`"))
+        )),
+        false => Ok(()),
+    }
 }
 
 /// With --resume, the argument in place of the recipe and the arguments after it are overrides.
@@ -181,11 +209,16 @@ fn say_outcome(outcome: &Outcome) {
         let said = change.headline.change_with_range(leading);
         println!("change:                {said} (95 %, paired bootstrap over {} tasks)", change.tasks);
     }
+    if let Some([before, after]) = &outcome.held_out_rows {
+        println!("held-out rows before:  {}", measured_line(before));
+        println!("held-out rows after:   {}", measured_line(after));
+    }
     if let Some(unscored) = outcome.unscored.told() {
         println!("{unscored}");
     }
     println!();
-    println!("{dir}/report.html                 curves and drawn episodes");
+    let drawn = if outcome.after.is_some() { " and drawn episodes" } else { "" };
+    println!("{dir}/report.html                 curves{drawn}");
     let policy = match (outcome.updates, outcome.method) {
         (0, Method::None) => "the policy",
         (0, _) => "the policy as it was before",

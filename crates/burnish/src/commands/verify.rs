@@ -254,8 +254,11 @@ fn line(place: &str, explained: &Explanation) -> String {
 }
 
 fn block(place: &str, explained: &Explanation) -> String {
-    let mut text =
-        format!("{place}: {}\n  reference  {}\n", name(explained.judgement.reason), explained.reference);
+    let mut text = format!(
+        "{place}: {}\n  reference  {}\n",
+        name(explained.judgement.reason),
+        shortened(&explained.reference)
+    );
     if let Some(found) = &explained.judgement.answer {
         let found = found.split_whitespace().collect::<Vec<_>>().join(" ");
         let whence = explained.place.map_or("the response", |place| place.description());

@@ -5,6 +5,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::common::Scratch;
+
 /// A page, and the recipe beside it.
 const PAGES: [(&str, &str); 2] = [
     ("docs/coming-from-trl.md", "docs/examples/coming_from_trl.toml"),
@@ -257,4 +259,44 @@ fn both_pages_train_on_the_same_rows() {
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("(100.00 %) overlap"), "{rows}: {said}");
     }
+}
+
+/// The files that a page shows: each block behind a line `` `NAME`: ``.
+fn shown_files(page: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once(":\n\n```") {
+        let name = before.rsplit('\n').next().and_then(|line| line.strip_prefix('`')?.strip_suffix('`'));
+        let (_, block) = after.split_once('\n').unwrap();
+        let (block, after) = block.split_once("```").unwrap();
+        found.extend(name.map(|name| (name, block)));
+        rest = after;
+    }
+    found
+}
+
+#[test]
+fn the_own_reward_of_the_readme_runs_as_it_stands() {
+    let readme = page("README.md");
+    let scratch = Scratch::new();
+    let shown = shown_files(&readme);
+    assert_eq!(shown.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["reward.toml", "reward.py"]);
+    shown.iter().for_each(|(name, text)| scratch.write(name, *text));
+    let row = readme.split("With rows such as `").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+    let rows: Vec<String> = (0..60).map(|number| row.replace('2', &number.to_string())).collect();
+    scratch.write("problems.jsonl", rows.join("\n"));
+    std::os::unix::fs::symlink(root().join("models"), scratch.path("models")).unwrap();
+    let short =
+        ["train.max_steps=1", "rollout.tasks_per_step=2", "rollout.group_size=2", "rollout.tokens_max=8"];
+    let told = scratch.burnish(&[&["train", "reward.toml"], &short[..]].concat()).succeeds().stdout();
+    assert!(
+        scratch.path("runs/reward/checkpoints/step_1").is_dir() && told.contains("12 held-out tasks"),
+        "{told}"
+    );
+
+    scratch.write("reward.py", "import json\nfor line in sys.stdin:\n    pass\n");
+    let failed = scratch.burnish(&[&["train", "reward.toml", "run.dir=broken"], &short[..]].concat());
+    let error = failed.stderr();
+    assert!(error.contains("tried on") && error.contains("NameError"), "{error}");
+    assert!(!scratch.path("broken").exists() && !failed.stdout().contains("evaluation"));
 }
