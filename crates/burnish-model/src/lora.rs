@@ -323,7 +323,7 @@ fn from_peft(value: &Value) -> Result<(LoraConfig, String), ConfigError> {
             return Err(unsupported(
                 key,
                 value,
-                "plain LoRA without biases, DoRA, patterns of ranks or further modules",
+                "plain LoRA (no biases, no DoRA, no patterns of ranks, no further modules)",
             ));
         }
     }

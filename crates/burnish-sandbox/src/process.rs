@@ -94,6 +94,11 @@ impl Process {
         self.running.is_running()
     }
 
+    /// Forgets what it wrote to stderr so far, which was about something else than what comes.
+    pub fn forget_stderr(&self) {
+        self.running.forget_stderr();
+    }
+
     /// Kills the command. Returns the end of what it wrote to stderr.
     pub fn stop(self) -> String {
         self.running.stop()

@@ -128,6 +128,11 @@ impl Running {
         let _ = self.stderr_end.recv_timeout(STDERR_PATIENCE);
     }
 
+    /// Forgets what it wrote to stderr so far.
+    pub(crate) fn forget_stderr(&self) {
+        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Kills the command. Returns the end of what it wrote to stderr.
     pub(crate) fn stop(mut self) -> String {
         self.kill();

@@ -76,7 +76,10 @@ impl Peer {
     fn line(&mut self, request: &Request<'_>) -> Result<String, Failure> {
         self.asked += 1;
         match request {
-            Request::Reset { .. } | Request::Run { .. } => (self.is_playing, self.read) = (true, 0),
+            Request::Reset { .. } | Request::Run { .. } => {
+                (self.is_playing, self.read) = (true, 0);
+                self.process.forget_stderr();
+            }
             Request::Close => self.is_playing = false,
             _ => {}
         }

@@ -9,7 +9,7 @@ mod rows;
 #[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests;
 
-use burnish_recipe::{Method, Recipe};
+use burnish_recipe::{Method, Recipe, TooLong};
 use burnish_rl::masked_nll::MaskedNll;
 use burnish_rl::nll::Nll;
 use burnish_rl::{Objective, Totals};
@@ -315,9 +315,14 @@ impl Sequences {
             }
         }
         if places.is_empty() {
+            let advice = match making.too_long {
+                TooLong::Truncate => {
+                    "nothing that is learned is left of them when they are cut; raise `data.max_length`"
+                }
+                _ => "raise `data.max_length`, or set `data.overlong = \"truncate\"`",
+            };
             return Err(RunError::Refused(format!(
-                "nothing can be learned: all {left_out} samples are longer than {} tokens; raise `data.max_length`, or set \
-                 `data.overlong = \"truncate\"`",
+                "nothing can be learned: all {left_out} samples are longer than {} tokens; {advice}",
                 making.length_max
             )));
         }
