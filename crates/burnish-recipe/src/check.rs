@@ -4,7 +4,7 @@ use burnish_core::SamplingError;
 use burnish_core::names::nearest;
 use burnish_engine::check_grammar;
 use burnish_env::redesign::knobs;
-use burnish_env::{EnvError, FileRows, Generator, Redesign};
+use burnish_env::{EnvError, Generator, Redesign};
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::catalogue::{PREFERENCES, REWARD_MODELS};
@@ -554,8 +554,10 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
                 return Err(source.error("env.config", problem.to_owned()));
             }
         }
-        if what == Use::Training && train_is_grpo(recipe) && recipe.eval.config.is_none() {
-            settle_held_out(recipe, &*generator, source)?;
+        let rows = generator.rows().filter(|_| source.get("eval.tasks").is_none());
+        if let Some(rows) = rows.filter(|_| recipe.eval.config.is_none()) {
+            let trains = what == Use::Training && train_is_grpo(recipe);
+            recipe.eval.tasks = defaults::tasks_held_out(rows.count(), trains);
         }
         components.push(generator.components());
     }
@@ -580,27 +582,6 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
     }
     complete_calibration(recipe, source)?;
     complete_demonstrations(recipe, source)
-}
-
-/// Where training and evaluation share the rows of files, some are left to train on.
-fn settle_held_out(
-    recipe: &mut Recipe,
-    generator: &dyn Generator,
-    source: &Source,
-) -> Result<(), RecipeError> {
-    let Some(rows) = generator.rows().map(FileRows::count) else { return Ok(()) };
-    if source.get("eval.tasks").is_none() {
-        recipe.eval.tasks = defaults::tasks_held_out(rows);
-    }
-    if recipe.eval.tasks >= rows {
-        let problem = format!(
-            "is {}, so that all {rows} rows are held out and none is left to train on: set it lower, or give evaluation its own \
-             data in `eval.config`",
-            recipe.eval.tasks
-        );
-        return Err(source.error("eval.tasks", problem));
-    }
-    Ok(())
 }
 
 /// A recipe that learns from rows, and plays nothing.

@@ -48,9 +48,11 @@ fn is_table(source: &Source, key: &str) -> bool {
     source.get(key).is_none_or(|value| matches!(value, Value::Null | Value::Object(_)))
 }
 
-/// Held-out tasks where a recipe does not say how many, of a file with `rows` rows: a fifth, and 200 at most.
-pub(super) fn tasks_held_out(rows: usize) -> usize {
-    (rows / 5).clamp(1, super::EvalSection::default().tasks)
+/// Tasks of an evaluation where a recipe does not say how many, of a file with `rows` rows: a fifth where the others are
+/// trained on, otherwise all, and 200 at most.
+pub(super) fn tasks_held_out(rows: usize, trains: bool) -> usize {
+    let share = if trains { rows / 5 } else { rows };
+    share.clamp(1, super::EvalSection::default().tasks)
 }
 
 #[cfg(test)]

@@ -387,6 +387,9 @@ impl Recipe {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = too_short::warnings(self);
         warnings.extend(engine::note(self));
+        if self.rollout.grammar.is_some() && self.eval.grammar.is_none() && self.eval.tasks > 0 {
+            warnings.push("`rollout.grammar` holds the answers of training alone: without `eval.grammar`, evaluations are free".into());
+        }
         if self.train.method == Method::Grpo {
             let broken = rules::broken(self.setup(&self.loss, &self.advantage));
             warnings
@@ -420,19 +423,29 @@ impl Recipe {
             help: None,
         };
         let mut value = serde_json::to_value(self).map_err(|error| failed(error.to_string()))?;
-        drop_nulls(&mut value);
+        tidy(&mut value);
         toml_edit::ser::to_string_pretty(&value).map_err(|error| failed(error.to_string()))
     }
 }
 
-/// TOML has no null; an absent key means the same.
-fn drop_nulls(value: &mut Value) {
+/// TOML has no null; an absent key means the same. A number of 32 bits has the digits that tell it from its neighbours: 0.8,
+/// not 0.800000011920929.
+fn tidy(value: &mut Value) {
     match value {
         Value::Object(table) => {
             table.retain(|_, inner| !inner.is_null());
-            table.values_mut().for_each(drop_nulls);
+            table.values_mut().for_each(tidy);
         }
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        Value::Number(number) if number.is_f64() => {
+            let wide = number.as_f64().unwrap_or_default();
+            let short = wide as f32;
+            if f64::from(short) == wide
+                && let Ok(digits) = short.to_string().parse::<f64>()
+            {
+                *value = digits.into();
+            }
+        }
         _ => {}
     }
 }

@@ -355,3 +355,24 @@ fn the_recipe_that_makes_the_policy_is_a_path_or_a_table_and_reads_back_as_itsel
     assert!(error.contains("`policy.from.sets` is not a known key") && error.contains("`set`"), "{error}");
     assert!(read(&text, &["policy.from=3"]).unwrap_err().contains("a recipe file, or a table"));
 }
+
+#[test]
+fn numbers_are_written_with_the_digits_that_they_were_given() {
+    let recipe =
+        read(SMALL, &["rollout.temperature=0.8", "eval.top_p=0.95", "optimizer.learning_rate=1e-3"]).unwrap();
+    let text = recipe.to_toml().unwrap();
+    for line in ["temperature = 0.8\n", "top_p = 0.95\n", "learning_rate = 0.001\n"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert_eq!(read(&text, &[]).unwrap(), recipe);
+}
+
+#[test]
+fn a_grammar_of_training_alone_is_told() {
+    let grammar = "rollout.grammar={regex=\"[a-z]+\"}";
+    let off = "rollout.allow_off_policy=true";
+    let told = |changes: &[&str]| {
+        read(SMALL, changes).unwrap().warnings().iter().any(|line| line.contains("eval.grammar"))
+    };
+    assert!(told(&[grammar, off]) && !told(&[grammar, off, "eval.grammar={regex=\"[a-z]+\"}"]) && !told(&[]));
+}

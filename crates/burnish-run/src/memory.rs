@@ -10,13 +10,14 @@ mod update;
 use std::path::{Path, PathBuf};
 
 use burnish_engine::{Limits, SamplingNeed};
+use burnish_env::FileRows;
 use burnish_model::{Loading, ModelConfig, Outline, Trains, load_chat};
 use burnish_recipe::{ActivationCheckpointing, Method, Recipe, StageUse};
 use burnish_train::{Checkpointing, CheckpointingBySize, Place, scoring_need};
 
 use crate::RunError;
 use crate::model_path::{locate, pin};
-use crate::policy::named_template;
+use crate::policy::{named_template, without_template};
 use crate::reference::Reference;
 use crate::reward_model::scores_of;
 use crate::stages::{Origin, origin};
@@ -52,19 +53,30 @@ pub(crate) fn checkpointing(
     checkpointing
 }
 
-/// Makes sure that the models of a recipe can be read before anything else is done: their configurations, and the policy's
-/// tokenizer and chat template.
+/// Makes sure that a run can begin before anything is made for it: that the policy can be read (configuration, tokenizer and
+/// chat template), and that a file has rows to train on beside those that are held out.
 ///
 /// # Errors
 /// Names the file, or what is missing.
-pub fn check_models(recipe: &Recipe) -> Result<(), RunError> {
+pub fn check_start(recipe: &Recipe) -> Result<(), RunError> {
+    if recipe.train.method == Method::Grpo && recipe.eval.config.is_none() {
+        let generator = burnish_env::build(&recipe.env.id, &recipe.env.config)?;
+        let held_out = recipe.eval.tasks;
+        if let Some(rows) = generator.rows().map(FileRows::count).filter(|rows| held_out >= *rows) {
+            return Err(RunError::Refused(format!(
+                "eval.tasks: is {held_out}, so that all {rows} rows are held out and none is left to train on: set it lower, or give \
+                 evaluation its own data in `eval.config`"
+            )));
+        }
+    }
     pin(&mut recipe.clone(), &mut Unwatched)?;
+    let from = origin(StageUse::Policy, recipe)?;
     if recipe.trainer.is_none() {
-        Memory::of(recipe, None)?;
+        outline(&from, &recipe.policy.sampling())?;
     }
     let template = named_template(recipe.policy.chat_template.as_deref())?;
-    match origin(StageUse::Policy, recipe)? {
-        Origin::Dir(dir) => Ok(load_chat(&dir, template).map(drop)?),
+    match from {
+        Origin::Dir(dir) => load_chat(&dir, template).map(drop).map_err(without_template),
         Origin::New(_) => Ok(()),
     }
 }

@@ -148,9 +148,7 @@ impl LoadedPolicy {
         loading: &Loading,
     ) -> Result<Self, RunError> {
         LoadedPolicy::read(dir, None, template, loading).map_err(|error| match error {
-            RunError::Model(error @ ModelError::NoTemplate { .. }) => RunError::Refused(format!(
-                "{error}; or name the file of one in the recipe: `policy.chat_template`"
-            )),
+            RunError::Model(error) => without_template(error),
             error => error,
         })
     }
@@ -308,6 +306,16 @@ impl LoadedPolicy {
     /// A sampler in this process with these weights, which have had `version` updates.
     pub fn sampler(&self, version: u64, limits: Limits) -> LocalPolicy {
         LocalPolicy::new(&self.model, &self.chat, version).with_limits(limits)
+    }
+}
+
+/// The error, with advice for a recipe whose model has no chat template.
+pub(crate) fn without_template(error: ModelError) -> RunError {
+    match error {
+        ModelError::NoTemplate { .. } => RunError::Refused(format!(
+            "{error}; or name the file of one in the recipe: `policy.chat_template`"
+        )),
+        error => error.into(),
     }
 }
 

@@ -334,7 +334,7 @@ impl Run {
             self.journal.record_step(self.step, set.kind(), &set.tasks, &rows)?;
             watch.event(Event::Evaluated { step: self.step, name: set.name.as_deref(), summary: &summary });
             if self.step == 0 && matches!(self.work, Loop::Online(_)) {
-                check_first(&episodes, self.dir.path())?;
+                check_first(&summary, self.dir.path())?;
             }
             let values = summary_metrics(&summary, set);
             found.extend(values.clone());

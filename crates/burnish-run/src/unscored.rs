@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use burnish_core::{Episode, Validity};
+use burnish_eval::Summary;
 
 use crate::RunError;
 use burnish_rundir::metrics::Row;
@@ -104,23 +105,18 @@ impl Unscored {
 /// So few episodes may be unscored by chance.
 const FEW: usize = 4;
 
-/// Refuses to train after a first evaluation in which nothing could be judged.
+/// Refuses to train after a first evaluation of which nothing could be scored.
 ///
 /// # Errors
 /// Says why, and how to continue.
-pub(crate) fn check_first(episodes: &[Episode], dir: &Path) -> Result<(), RunError> {
-    let reasons = episodes.iter().map(|episode| match &episode.verdict.validity {
-        Validity::Unscored { reason } => Some(reason),
-        Validity::Scored => None,
-    });
-    let Some(reasons) = reasons.collect::<Option<Vec<_>>>().filter(|reasons| reasons.len() > FEW) else {
+pub(crate) fn check_first(summary: &Summary, dir: &Path) -> Result<(), RunError> {
+    if summary.leading().is_some() || summary.episodes <= FEW {
         return Ok(());
-    };
-    let last = reasons.last().map_or("", |reason| reason.as_str());
+    }
     Err(RunError::Refused(format!(
-        "evaluation before training: none of {} episodes could be scored; the last reason: {last}\n  help: repair what judges; then \
-         `burnish train --resume {}` begins again",
-        reasons.len(),
+        "evaluation before training: nothing could be scored; {}\n  help: repair what judges; then `burnish train --resume {}` \
+         begins again",
+        summary.left_out().join("; "),
         shell_path(dir)
     )))
 }

@@ -25,7 +25,8 @@ pub struct CodeConfig {
     /// The column with the name of a function. The tests then define `check`, which is called with the function.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry_point: Option<String>,
-    /// The column with the beginning of the program, which an answer goes on from or says again. Needs `entry_point`.
+    /// The column with the beginning of the program, which an answer goes on from or says again. Tests then need
+    /// `entry_point`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begin: Option<String>,
     /// Instead of tests: the column with a list of texts that the program reads from stdin, one per run.
@@ -61,8 +62,8 @@ const TESTS: &str = "tests";
 struct Asked<'r> {
     /// The names that the tests use: what the answer defines.
     names: Vec<&'r str>,
-    /// Python before the answer, and the function that the answer must have.
-    begin: Option<(&'r str, &'r str)>,
+    /// Python before the answer, and the function that the answer must have, if it is called.
+    begin: Option<(&'r str, Option<&'r str>)>,
     setup: Option<&'r str>,
     /// The function that the tests name.
     entry_point: Option<&'r str>,
@@ -89,7 +90,7 @@ impl CodeConfig {
         if self.inputs.is_some() && (self.tests.is_some() || self.entry_point.is_some()) {
             return refuse("inputs", "a program has tests, or inputs and outputs; leave out one of them");
         }
-        if self.begin.is_some() && self.entry_point.is_none() {
+        if self.begin.is_some() && self.entry_point.is_none() && self.inputs.is_none() {
             return refuse("begin", "needs `entry_point`, by which an answer that says it again is told");
         }
         let Limits { wall_seconds, cpu_seconds, memory_bytes, processes, output_bytes, file_bytes } =
@@ -162,7 +163,11 @@ impl CodeConfig {
                 How::Tests(tests.into_iter().map(|test| format!("{test}{call}")).collect())
             }
         };
-        Ok(Asked { names, begin: begin.zip(defined), setup, entry_point, how })
+        let begin = match how {
+            How::Tests(_) => begin.zip(defined).map(|(begin, defined)| (begin, Some(defined))),
+            How::Runs(_) => begin.map(|begin| (begin, None)),
+        };
+        Ok(Asked { names, begin, setup, entry_point, how })
     }
 }
 
@@ -184,16 +189,19 @@ fn texts<'r>(row: &'r Map<String, Value>, key: &str, setting: &str) -> Result<Ve
 /// The program that an answer and the beginning of a row make. An answer that says the function again follows what
 /// stands before it (imports, other functions); any other answer goes on where the beginning ends.
 fn program(asked: &Asked<'_>, answer: &str) -> String {
-    let Some((begin, entry_point)) = asked.begin else { return answer.to_owned() };
-    match definition(answer, entry_point) {
-        Some(_) => format!("{}\n{answer}", before(asked)),
-        None => format!("{begin}{answer}"),
+    match asked.begin {
+        None => answer.to_owned(),
+        Some((_, Some(entry_point))) if definition(answer, entry_point).is_some() => {
+            format!("{}\n{answer}", before(asked))
+        }
+        Some((begin, None)) if answer.trim_start().starts_with(begin.trim()) => answer.to_owned(),
+        Some((begin, _)) => format!("{begin}{answer}"),
     }
 }
 
 /// What the beginning defines before the function that is asked for.
 fn before<'r>(asked: &Asked<'r>) -> &'r str {
-    let Some((begin, entry_point)) = asked.begin else { return "" };
+    let Some((begin, Some(entry_point))) = asked.begin else { return "" };
     definition(begin, entry_point).and_then(|at| begin.get(..at)).unwrap_or_default()
 }
 
@@ -306,6 +314,17 @@ mod tests {
 
     fn config(value: Value) -> CodeConfig {
         serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_program_that_reads_its_input_has_a_beginning_too() {
+        let row = json!({"head": "n = int(input())\n", "in": ["3"], "out": ["9"]});
+        let config = config(json!({"begin": "head", "inputs": "in", "outputs": "out"}));
+        assert!(config.check("verifier").is_ok());
+        let asked = config.asked(row.as_object().unwrap()).unwrap();
+        let whole = "n = int(input())\nprint(n * n)\n";
+        assert_eq!(program(&asked, "print(n * n)\n"), whole);
+        assert_eq!(program(&asked, whole), whole);
     }
 
     #[test]

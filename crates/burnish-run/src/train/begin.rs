@@ -6,7 +6,7 @@ use burnish_train::checkpoint::{self, Checkpoint, Checkpoints, Extent, Newest};
 
 use super::{Parts, Run};
 use crate::RunError;
-use crate::memory::check_models;
+use crate::memory::check_start;
 use crate::model_path;
 use crate::stages;
 use crate::stored;
@@ -34,7 +34,7 @@ impl Run {
         RunDir::refuse_taken(&recipe.run.dir, taken)?;
         stored::refuse_inside(&recipe)?;
         model_path::pin(&mut recipe, watch)?;
-        check_models(&recipe)?;
+        check_start(&recipe)?;
         burnish_tensor::set_threads(recipe.run.threads);
         let (parts, dir) = if !StageUse::kept(&recipe).is_empty() {
             if taken == Taken::Removed && recipe.run.dir.exists() {

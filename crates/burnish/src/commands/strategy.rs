@@ -61,6 +61,8 @@ fn table(comparison: &Comparison) -> String {
     let name = |arm: Arm| match arm {
         Arm::Plain => "plain",
         Arm::Strategy => comparison.strategy.strategy.as_str(),
+        // A strategy may be a majority itself.
+        Arm::Majority if comparison.strategy.strategy == "majority" => "same tokens",
         Arm::Majority => "majority",
     };
     let change = |change: &Option<Change>| match change {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use burnish_recipe::{Method, Recipe};
 use burnish_run::engine::arrangement;
-use burnish_run::memory::{Memory, When, check_models, free_bytes, mib};
+use burnish_run::memory::{Memory, When, check_start, free_bytes, mib};
 use burnish_run::stages::{self, Made};
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
@@ -57,13 +57,13 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
         }
         (None, Some(path)) => {
             let path = burnish_recipe::expand(path).map_err(|problem| format!("the recipe {problem}"))?;
-            let path = brought_along(path)?;
+            let (path, _written) = brought_along(path, arguments.dry_run)?;
             refuse_other_kinds(&path)?;
             let mut recipe = Recipe::read(&path, &arguments.overrides)?;
             check_method(&recipe, method)?;
             if arguments.dry_run {
                 stages::resolve(&mut recipe)?;
-                check_models(&recipe)?;
+                check_start(&recipe)?;
                 if arguments.memory {
                     // The device may be in another machine.
                     let free = free_bytes(&recipe).ok().flatten();
@@ -97,19 +97,31 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
     Ok(())
 }
 
-/// The recipe in `path`, which is written first if it is the program's own.
-fn brought_along(path: PathBuf) -> Result<PathBuf, String> {
+/// The recipe in `path`, which is written first if it is the program's own. A dry run leaves nothing of it.
+fn brought_along(path: PathBuf, is_dry: bool) -> Result<(PathBuf, Option<Written>), String> {
     if path != Path::new(quickstart::NAME) || path.is_file() {
-        return Ok(path);
+        return Ok((path, None));
     }
     let (recipe, is_new) = quickstart::recipe(Path::new(""))?;
+    if is_new && is_dry {
+        return Ok((recipe, Some(Written(PathBuf::from(quickstart::NAME)))));
+    }
     if is_new {
         eprintln!(
             "note: wrote {NAME}/, a recipe and the policy that it starts from",
             NAME = quickstart::NAME
         );
     }
-    Ok(recipe)
+    Ok((recipe, None))
+}
+
+/// A folder that goes when this does.
+struct Written(PathBuf);
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Runs and studies have commands of their own.

@@ -44,8 +44,7 @@ fn a_run_directory_holds_everything_that_was_promised() {
 
 #[test]
 fn dry_run_prints_a_recipe_that_resolves_to_itself_and_starts_nothing() {
-    let scratch = Scratch::new();
-    scratch.write("grpo.toml", common::TINY_GRPO);
+    let scratch = Scratch::with_policy();
     let text = scratch.burnish(&["train", "grpo.toml", "--dry-run", "run.seed=9"]).succeeds().stdout();
     assert!(text.contains("seed = 9"));
     scratch.write("again.toml", &text);
@@ -161,8 +160,16 @@ for line in sys.stdin:
     let typo = ["train", "rows.toml", "eval.tasks=0", "run.dir=typo", "reward.weights={lenght=2.0}"];
     scratch.burnish(&typo).fails_with(&["`reward.weights.lenght`", "did you mean `reward.weights.length`?"]);
 
-    // A verifier that never works is reported at every step, and ends the run.
-    scratch.write("reward.py", "raise SystemExit('no licence')");
+    // A verifier that no longer works once it was tried is reported at every step, and ends the run.
+    let once = r#"
+import json, os, sys
+if os.path.exists("tried"):
+    raise SystemExit("no licence")
+open("tried", "w").close()
+request = json.loads(sys.stdin.readline())
+print(json.dumps({"id": request["id"], "reward": 1.0}), flush=True)
+"#;
+    scratch.write("reward.py", once);
     let failed = scratch.burnish(&["train", "rows.toml", "eval.tasks=0", "run.dir=broken"]).fails_with(&[
         "steps 1 to 3",
         "no licence",
@@ -275,8 +282,8 @@ fn training_rows_that_hold_evaluation_rows_are_reported_and_dropped() {
         "eval.tasks=6",
         "data.decontaminate.action=drop",
     ];
-    // Nothing judges them, so the run ends after its only step.
-    let said = scratch.burnish(&grpo).fails_with(&["step 1", "no verifier is set"]).stdout();
+    // Nothing judges them, so the run ends after its first evaluation.
+    let said = scratch.burnish(&grpo).fails_with(&["before training", "no verifier is set"]).stdout();
     assert!(said.contains("3 of 15 training rows") && said.contains("dropped"), "{said}");
 }
 

@@ -103,7 +103,7 @@ fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
                 "gate={gate=\"dgg\"}",
                 "eval.extra=[{name=\"more\"}]",
                 "eval.cycle=true",
-                "policy.chat_template=chat.jinja",
+                "policy.chat_template=recipes/templates/tools.jinja",
             ],
         );
         let with_filters = resolved(

@@ -201,7 +201,7 @@ fn runs_and_adapters_are_asked() {
     assert_eq!(ask("tiny/checkpoints/step_120", &[]).succeeds().stdout(), newest);
     assert_eq!(ask("tiny", &["--step", "120"]).succeeds().stdout(), newest);
     ask("tiny", &["--step", "40"]).succeeds();
-    ask("tiny", &["--step", "41"]).fails_with(&["step_41"]);
+    ask("tiny", &["--step", "41"]).fails_with(&["--step 41", "40, 80, 120"]);
     ask("tiny/checkpoints/step_120", &["--step", "3"]).fails_with(&["--step 3", "no steps"]);
     let of_run = ask("adapter", &[]).succeeds().stdout();
     assert_eq!(ask("adapter/checkpoints/step_1", &[]).succeeds().stdout(), of_run);
