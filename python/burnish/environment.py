@@ -74,6 +74,12 @@ class Environment:
     """What it means to repeat a step: `"rebuilt"` if steps can be taken again with the same results, `"outside"` if they
     change the world."""
 
+    evaluation_only = False
+    """Whether the tasks are a test set. burnish then refuses to train on them."""
+    offered: Sequence[Mapping[str, Any]] = ()
+    """Tools that `step` runs, in place of those marked with `tool`: for each a dict with `name`, `description` and
+    `parameters`, a JSON schema. `step` gets every answer with its words and calls, also calls that fit no schema."""
+
     redesign: Sequence[Mapping[str, Any]] = ()
     """The settings that may be redesigned between rounds of training (`[redesign]` of a recipe): for each a dict with `key`,
     `min`, `max` and `menu`, a list of values; perhaps `kind` (`"number"`, `"whole"` or `"share"`, with `of`), `harder`
@@ -208,9 +214,13 @@ class _Server:
             "protocol": PROTOCOL,
             "repeating": environment.repeating,
             "tasks": environment.tasks,
-            "tools": [_tool_spec(name, function) for name, function in _tools(environment).items()],
+            "tools": [
+                *(_tool_spec(name, function) for name, function in _tools(environment).items()),
+                *({**spec, "repeating": None} for spec in environment.offered),
+            ],
             "demonstrates": type(environment).demonstrate is not Environment.demonstrate,
             # Absent where there are none, as for a burnish that does not ask.
+            **({"evaluation_only": True} if environment.evaluation_only else {}),
             **({"redesign": [dict(knob) for knob in environment.redesign]} if environment.redesign else {}),
         }
 

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::extract::Mark;
 use crate::pieces::{Piece, pieces};
-use crate::{Gold, Judgement, Kind, choice, extract, json};
+use crate::reading::{Mark, marked};
+use crate::{Gold, Judgement, Kind, choice, json};
 
 /// Where in a response its answer was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -16,11 +16,11 @@ pub enum Place {
     Tag,
     /// The last `#### ...`.
     Hashes,
-    /// After "the answer is" or a phrase like it, or before "is the answer".
+    /// After one of [`PHRASES`](crate::PHRASES).
     Phrase,
     /// The whole response.
     Whole,
-    /// The last statement of a response that marks nothing.
+    /// The last value or letter of a response that marks nothing.
     Last,
 }
 
@@ -31,9 +31,9 @@ impl Place {
             Place::Box => "a box",
             Place::Tag => "an <answer> tag",
             Place::Hashes => "the line of ####",
-            Place::Phrase => "the sentence that names the answer",
+            Place::Phrase => "the text after a phrase",
             Place::Whole => "the whole response",
-            Place::Last => "the last statement",
+            Place::Last => "the last value",
         }
     }
 
@@ -70,25 +70,21 @@ impl Gold {
     /// use burnish_verify::{Place, Verifier};
     ///
     /// let gold = Verifier::Math.gold(r"\frac12").unwrap();
-    /// let explained = gold.explain("The answer is therefore 0.5.");
+    /// let explained = gold.explain("The answer is 0.5.");
     /// assert!(explained.judgement.is_correct);
     /// assert_eq!(explained.reference, "1/2");
     /// assert_eq!((explained.place, explained.answer.as_deref()), (Some(Place::Phrase), Some("0.5")));
     /// ```
     pub fn explain(&self, response: &str) -> Explanation {
         let judgement = self.judge(response);
-        let place = extract::marked(response).map_or(Place::Whole, |found| Place::of(found.mark));
+        let place = marked(response).map_or(Place::Whole, |found| Place::of(found.mark));
         let words = |words: &[Piece]| words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let (reference, read): (String, Read) = match &self.0 {
-            Kind::Math(reference) => (reference.shown(), reference.read_of(response)),
+        let (reference, read): (String, Read) = match &self.kind {
+            Kind::Math(reference) => (reference.shown(), reference.read_of(response, self.reading)),
             Kind::Choice(letter) => {
-                let chosen = choice::chosen(response);
-                let place = choice::place(response);
-                let letter_of = chosen.as_ref().and_then(|chosen| chosen.as_ref().ok());
-                (
-                    letter.to_string(),
-                    (chosen.is_some().then_some(place), letter_of.map(|(letter, _)| letter.to_string())),
-                )
+                let chosen = choice::chosen(response, self.reading);
+                let read = chosen.as_ref().and_then(|chosen| chosen.letter);
+                (letter.to_string(), (chosen.map(|chosen| chosen.place), read.map(String::from)))
             }
             Kind::Exact(reference) => (reference.clone(), (Some(place), judgement.answer.clone())),
             Kind::Text(reference) => {
@@ -102,7 +98,7 @@ impl Gold {
             Kind::Json(value) => {
                 // Values that were read can be written.
                 let text = |value: &serde_json::Value| burnish_core::json::text(value).unwrap_or_default();
-                let found = json::found(response).and_then(Result::ok);
+                let found = json::found(response, self.reading).and_then(Result::ok);
                 (text(value), (Some(place), found.map(|(value, _)| text(&value))))
             }
             Kind::Abstention(golds) => {

@@ -3,22 +3,22 @@
 use burnish_core::json;
 use serde_json::Value;
 
-use crate::extract;
 use crate::fence::blocks;
-use crate::marks::tagged;
+use crate::reading::{Reading, marked, stripped, tagged};
 
 /// How many places at which a value may start are tried, from the end of a response.
 const ATTEMPTS: usize = 64;
 
-/// The JSON value of a response: the marked one, that of the last fenced block, the whole response, or the last value
-/// that ends it. `Err` holds text that is not JSON.
-pub(crate) fn found(response: &str) -> Option<Result<(Value, String), String>> {
+/// The JSON value of a response: of the last tag, or without one the whole response, the last fenced block, the value
+/// that ends it, or what another mark holds. `Err` holds text that is not JSON.
+pub(crate) fn found(response: &str, reading: Reading) -> Option<Result<(Value, String), String>> {
     let parse = |text: &str| json::parse(text).ok().map(|value| (value, text.to_owned()));
     let trimmed = response.trim();
     if trimmed.is_empty() {
         return None;
     }
-    if let Some(found) = parse(trimmed) {
+    let is_last = reading == Reading::Last;
+    if let Some(found) = parse(trimmed).filter(|_| is_last) {
         return Some(Ok(found));
     }
     if let Some(tag) = tagged(response) {
@@ -26,17 +26,19 @@ pub(crate) fn found(response: &str) -> Option<Result<(Value, String), String>> {
         let inner = inner.trim();
         return Some(parse(inner).ok_or_else(|| inner.to_owned()));
     }
-    if let Some(block) = fenced(response) {
-        return Some(parse(block.trim()).ok_or_else(|| block.trim().to_owned()));
+    if is_last {
+        if let Some(block) = fenced(response) {
+            return Some(parse(block.trim()).ok_or_else(|| block.trim().to_owned()));
+        }
+        let end = trimmed.trim_end_matches('.');
+        let starts = end.char_indices().filter(|(_, c)| matches!(c, '{' | '['));
+        let starts: Vec<usize> = starts.map(|(index, _)| index).take(ATTEMPTS).collect();
+        if let Some(found) = starts.iter().find_map(|start| parse(&end[*start..])) {
+            return Some(Ok(found));
+        }
     }
-    let end = trimmed.trim_end_matches('.');
-    let starts = end.char_indices().filter(|(_, c)| matches!(c, '{' | '['));
-    let starts: Vec<usize> = starts.map(|(index, _)| index).take(ATTEMPTS).collect();
-    if let Some(found) = starts.iter().find_map(|start| parse(&end[*start..])) {
-        return Some(Ok(found));
-    }
-    let marked = extract::marked(response)?;
-    let text = extract::stripped(&marked.text);
+    let marked = marked(response)?;
+    let text = stripped(&marked.text);
     Some(parse(text).ok_or_else(|| text.to_owned()))
 }
 
@@ -87,7 +89,7 @@ mod tests {
 
     fn agrees(gold: &str, response: &str) -> bool {
         let gold = json::parse(gold).unwrap();
-        matches!(found(response), Some(Ok((value, _))) if same(&gold, &value))
+        matches!(found(response, Reading::Last), Some(Ok((value, _))) if same(&gold, &value))
     }
 
     #[test]

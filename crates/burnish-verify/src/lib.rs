@@ -20,20 +20,18 @@ mod commands;
 mod equal;
 mod explain;
 mod expression;
-mod extract;
 mod fence;
 mod infix;
 mod json;
 pub mod language;
 mod lex;
-mod marks;
 mod math;
 mod normal;
 mod numeral;
 mod pieces;
 mod poly;
-mod prose;
 pub mod qa;
+mod reading;
 mod relation;
 mod sample;
 mod show;
@@ -47,6 +45,8 @@ use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
 pub use explain::{Explanation, Place};
+pub use reading::{PHRASES, Reading};
+
 use pieces::{Piece, pieces};
 
 /// How a response is compared with a reference answer.
@@ -84,7 +84,10 @@ pub struct GoldError {
 
 /// A reference answer, read once so that many responses can be judged against it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Gold(Kind);
+pub struct Gold {
+    kind: Kind,
+    reading: Reading,
+}
 
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
@@ -178,7 +181,7 @@ impl Verifier {
         if reference.trim().is_empty() {
             return Err(refuse("it is empty"));
         }
-        Ok(Gold(match self {
+        let kind = match self {
             Verifier::Number | Verifier::Math => {
                 let reference = math::Reference::new(reference, self == Verifier::Number).map_err(|why| {
                     refuse(match why {
@@ -205,19 +208,19 @@ impl Verifier {
                     .map_err(|_| refuse("it is not JSON; use `text` or `exact`"))?,
             ),
             Verifier::Abstention => Kind::Abstention(abstention::golds(reference)),
-        }))
+        };
+        Ok(Gold { kind, reading: Reading::default() })
     }
 }
 
-/// Is the final answer of a response marked, so that no verifier has to guess it? Marks are a box, `<answer>`, `####`
-/// or a phrase such as "the answer is" (rules 1 to 4 of `docs/verifiers.md`).
+/// Is the final answer of a response marked, by a box, `<answer>`, `####` or one of [`PHRASES`]?
 pub fn is_marked(response: &str) -> bool {
-    extract::marked(response).is_some_and(|marked| !marked.text.trim().is_empty())
+    reading::marked(response).is_some_and(|marked| !marked.text.trim().is_empty())
 }
 
 /// The text of a worked solution before the first place where a final answer is marked; all of it if none is.
 pub fn before_answer(solution: &str) -> &str {
-    extract::before(solution)
+    reading::before(solution)
 }
 
 fn some<T>(items: Vec<T>) -> Option<Vec<T>> {
@@ -225,31 +228,36 @@ fn some<T>(items: Vec<T>) -> Option<Vec<T>> {
 }
 
 impl Gold {
+    /// The same reference, for responses whose answer is found by `reading`.
+    #[must_use]
+    pub fn with_reading(self, reading: Reading) -> Gold {
+        Gold { reading, ..self }
+    }
+
     /// Judges a response: finds its final answer and compares.
     pub fn judge(&self, response: &str) -> Judgement {
         self.judge_with(response, &mut work::Work::new())
     }
 
     fn judge_with(&self, response: &str, work: &mut work::Work) -> Judgement {
-        match &self.0 {
+        match &self.kind {
             Kind::Math(reference) => {
-                let outcome = reference.judge(response, work);
+                let outcome = reference.judge(response, self.reading, work);
                 match outcome.answer {
                     None => Judgement::none(),
                     Some((answer, is_read)) => Judgement::of(answer, is_read, outcome.is_same),
                 }
             }
-            Kind::Choice(gold) => match choice::chosen(response) {
+            Kind::Choice(gold) => match choice::chosen(response, self.reading) {
                 None => Judgement::none(),
-                Some(Err(text)) => Judgement::of(text, false, false),
-                Some(Ok((letter, text))) => Judgement::of(text, true, letter == *gold),
+                Some(choice::Chosen { letter, text, .. }) => {
+                    Judgement::of(text, letter.is_some(), letter == Some(*gold))
+                }
             },
-            Kind::Exact(gold) => Judgement::of_texts(response, |answer| answer.nfc().eq(gold.chars())),
-            Kind::Text(gold) => Judgement::of_texts(response, |answer| pieces::same(&pieces(answer), gold)),
-            Kind::Items(gold) => {
-                Judgement::of_texts(response, |answer| text::is_made_of(&pieces(answer), gold))
-            }
-            Kind::Json(gold) => match json::found(response) {
+            Kind::Exact(gold) => self.of_texts(response, |answer| answer.nfc().eq(gold.chars())),
+            Kind::Text(gold) => self.of_texts(response, |answer| pieces::same(&pieces(answer), gold)),
+            Kind::Items(gold) => self.of_texts(response, |answer| text::is_made_of(&pieces(answer), gold)),
+            Kind::Json(gold) => match json::found(response, self.reading) {
                 None => Judgement::none(),
                 Some(Err(text)) => Judgement::of(text, false, false),
                 Some(Ok((value, text))) => Judgement::of(text, true, json::same(gold, &value)),
@@ -260,6 +268,14 @@ impl Gold {
                 finding.answer.map_or_else(Judgement::none, |answer| Judgement::of(answer, true, is_right))
             }
         }
+    }
+
+    /// Judges the candidates for a text answer.
+    fn of_texts(&self, response: &str, is_same: impl Fn(&str) -> bool) -> Judgement {
+        let mut candidates = text::candidates(response, self.reading);
+        let right = candidates.iter().position(|candidate| is_same(candidate));
+        let chosen = candidates.swap_remove(right.unwrap_or(0));
+        if chosen.is_empty() { Judgement::none() } else { Judgement::of(chosen, true, right.is_some()) }
     }
 }
 
@@ -275,13 +291,5 @@ impl Judgement {
             (false, false) => Reason::Unreadable,
         };
         Judgement { is_correct, answer: Some(answer), reason }
-    }
-
-    /// Judges the candidates for a text answer.
-    fn of_texts(response: &str, is_same: impl Fn(&str) -> bool) -> Judgement {
-        let mut candidates = text::candidates(response);
-        let right = candidates.iter().position(|candidate| is_same(candidate));
-        let chosen = candidates.swap_remove(right.unwrap_or(0));
-        if chosen.is_empty() { Judgement::none() } else { Judgement::of(chosen, true, right.is_some()) }
     }
 }

@@ -2,14 +2,20 @@
 
 use crate::equal::same;
 use crate::explain::Place;
-use crate::extract::{self, Mark};
-use crate::prose::{self, Reading};
+use crate::lex;
+use crate::reading::{Mark, Marked, Reading, marked_where, stripped, values};
 use crate::relation;
 use crate::show::shown;
 use crate::structure::read;
 use crate::syntax::{Expr, Value};
 use crate::text;
+use crate::units;
 use crate::work::Work;
+
+/// How much of a text is searched for values, in bytes.
+const SEARCHED: usize = 6_000;
+/// The longest response that may be an answer as a whole, in bytes.
+const WHOLE: usize = 400;
 
 /// A reference, read once.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +49,7 @@ pub(crate) enum Refusal {
 impl Reference {
     /// Reads a reference; `number_only` asks for one number without variables.
     pub(crate) fn new(reference: &str, number_only: bool) -> Result<Reference, Refusal> {
-        let clean = extract::stripped(reference);
+        let clean = stripped(reference);
         let clean = if number_only { accounted(clean) } else { clean.to_owned() };
         let value = read(&clean, true).ok_or(Refusal::Unreadable)?;
         if number_only && !matches!(&value, Value::Quantity { expr, .. } if is_number(expr)) {
@@ -57,25 +63,22 @@ impl Reference {
     }
 
     /// Judges `response`.
-    pub(crate) fn judge(&self, response: &str, work: &mut Work) -> Outcome {
-        let Some((reading, source, _)) = self.reading(response) else {
+    pub(crate) fn judge(&self, response: &str, reading: Reading, work: &mut Work) -> Outcome {
+        let Some((value, source, _)) = self.found(response, reading) else {
             return Outcome { answer: None, is_same: false };
         };
-        // In prose, `3,5` is read as two numbers; compared with one number, it is a decimal.
-        let decimal = if self.decimal_comma { with_point(&source) } else { None };
-        let reading = decimal.and_then(|text| read(&text, true)).or(reading);
-        let is_text = matches!(self.value, Value::Text(_)) || matches!(reading, Some(Value::Text(_)));
-        let is_same = match &reading {
+        let is_text = self.is_text() || matches!(value, Some(Value::Text(_)));
+        let is_same = match &value {
             Some(value) if same(&self.value, value, work) => true,
             // `(18)` by itself is -18 to accountants, 18 to everyone else.
             Some(_) if self.accounting && in_brackets(&source).is_some() => in_brackets(&source)
                 .and_then(|inner| read(inner, true))
                 .is_some_and(|value| same(&self.value, &value, work)),
             // `\text{(C)}` and C, `\text{even}` and even.
-            _ if is_text => !self.words.is_empty() && text::words(extract::stripped(&source)) == self.words,
+            _ if is_text => !self.words.is_empty() && text::words(stripped(&source)) == self.words,
             _ => false,
         };
-        Outcome { answer: Some((source, reading.is_some() || is_same)), is_same }
+        Outcome { answer: Some((source, value.is_some() || is_same)), is_same }
     }
 
     /// How the reference was read.
@@ -84,126 +87,79 @@ impl Reference {
     }
 
     /// Where the answer of `response` was found, and how it was read.
-    pub(crate) fn read_of(&self, response: &str) -> (Option<Place>, Option<String>) {
-        match self.reading(response) {
+    pub(crate) fn read_of(&self, response: &str, reading: Reading) -> (Option<Place>, Option<String>) {
+        match self.found(response, reading) {
             None => (None, None),
-            Some((value, source, place)) => {
-                let decimal = if self.decimal_comma { with_point(&source) } else { None };
-                let value = decimal.and_then(|text| read(&text, true)).or(value);
-                (Some(place), value.as_ref().map(shown))
-            }
+            Some((value, _, place)) => (Some(place), value.as_ref().map(shown)),
         }
     }
 
     /// The answer's value (if it can be read), its text, and where it was found. `None` if there is no answer.
-    fn reading(&self, response: &str) -> Option<Found> {
-        // "Seven of them are left."
-        let in_digits = if self.is_number { prose::in_digits(response) } else { None };
-        let response = in_digits.as_deref().unwrap_or(response);
+    fn found(&self, response: &str, reading: Reading) -> Option<Found> {
         let response = if self.is_number { without_label(response) } else { response };
-        let Some(marked) = extract::marked(response) else {
-            if let Some(said) = self.said_in_words(response) {
-                return Some((Some(self.value.clone()), said, Place::Whole));
-            }
-            let bare = extract::stripped(response);
-            let whole = if response.len() <= 400 { self.read(bare, true) } else { None };
-            if self.is_text() {
-                let last = prose::last(response, false);
-                if let Reading::Value(value @ Value::Text(_), source) = last {
-                    return Some((Some(value), source, Place::Last));
-                }
-            }
-            if let Some(value) = whole {
-                return Some((Some(value), bare.to_owned(), Place::Whole));
-            }
-            if let Some(reading) = prose::named_after(response, 0, self.is_number) {
-                return found(reading, Place::Phrase);
-            }
-            return found(prose::last(response, self.is_number), Place::Last);
-        };
-        let text = extract::stripped(&marked.text).to_owned();
-        let place = Place::of(marked.mark);
-        if marked.mark == Mark::Phrase {
-            return self.after_phrase(response, &marked, text);
+        if let Some(marked) = marked_where(response, |text| self.holds(text)) {
+            return Some(self.marked(&marked));
         }
-        if let Some(value) = self.read(&text, false) {
-            return Some((Some(value), text, place));
-        }
-        // A box holds an answer and no prose: "any number such as 2" is not 2.
-        let reading = if marked.mark == Mark::Boxed {
-            prose::bare(&marked.text)
-        } else {
-            prose::after(&marked.text, 0, self.is_number)
-        };
-        found(reading, place).or(Some((None, text, place)))
-    }
-
-    fn after_phrase(&self, response: &str, marked: &extract::Marked, text: String) -> Option<Found> {
-        // "18 is the answer. To answer it one has to ...": the later of the two counts.
-        if let Some(reading) = prose::named_after(response, marked.start, self.is_number) {
-            return found(reading, Place::Phrase);
-        }
-        if let Some(said) = self.said_in_words(response) {
-            return Some((Some(self.value.clone()), said, Place::Phrase));
-        }
-        if self.is_text() {
-            let reading = prose::after(response, marked.start, false);
-            if let Reading::Value(value @ Value::Text(_), source) = reading {
-                return Some((Some(value), source, Place::Phrase));
-            }
-            if prose::is_denied(response, marked.start) {
-                return Some((None, text, Place::Phrase));
-            }
-            if let Some(value) = self.read(&text, true) {
-                return Some((Some(value), text, Place::Phrase));
-            }
-            let said = extract::sentence(&text).to_owned();
-            return Some((None, said, Place::Phrase));
-        }
-        // Only an answer follows, and nothing denies it.
-        let is_last = response[marked.start..].trim_end().ends_with(marked.text.trim_end());
-        if is_last
-            && !text.ends_with('!')
-            && !prose::is_denied(response, marked.start)
-            && let Some(value) = self.read(&text, true)
-        {
-            return Some((Some(value), text, Place::Phrase));
-        }
-        let mut start = marked.start;
-        let mut end = response.len();
-        let mut unclear = None;
-        for _ in 0..4 {
-            match prose::after(&response[..end], start, self.is_number) {
-                Reading::Value(value, source) => return Some((Some(value), source, Place::Phrase)),
-                Reading::Unclear(source) => unclear = unclear.or(Some(source)),
-                Reading::Nothing => {}
-            }
-            // A phrase under a condition ("if the answer is 7"), or with nothing after it, gives way to an earlier one.
-            if unclear.is_some() && !prose::is_supposed(response, start) {
-                break;
-            }
-            let Some(earlier) = extract::earlier_phrase(&response[..start]) else { break };
-            end = start;
-            start = earlier;
-        }
-        if let Some(source) = unclear {
-            return Some((None, source, Place::Phrase));
-        }
-        if let Some(value) = self.read(&text, true) {
-            return Some((Some(value), text, Place::Phrase));
-        }
-        // "The answer is correct." marks nothing.
-        found(prose::last(response, self.is_number), Place::Last)
-    }
-
-    /// The marked text, or the text before "is the answer", if the reference is words or one letter and the text has
-    /// the same words.
-    fn said_in_words(&self, response: &str) -> Option<String> {
-        if !(self.is_text() || relation::is_name(&self.value)) || self.words.is_empty() {
+        if reading == Reading::Mark {
             return None;
         }
-        let candidates = text::candidates(response);
-        candidates.into_iter().find(|candidate| text::words(extract::stripped(candidate)) == self.words)
+        let whole = stripped(response);
+        if self.is_said(whole) {
+            return Some((Some(self.value.clone()), whole.to_owned(), Place::Whole));
+        }
+        if whole.len() <= WHOLE
+            && let Some(value) = self.read_bare(whole)
+        {
+            return Some((Some(value), whole.to_owned(), Place::Whole));
+        }
+        let tail = &response[response.ceil_char_boundary(response.len().saturating_sub(SEARCHED))..];
+        let (value, source) = self.values(tail).pop()?;
+        Some((value, source, Place::Last))
+    }
+
+    /// The answer of a mark: all of its text, or the first value in it. A box must be an answer as a whole.
+    fn marked(&self, marked: &Marked) -> Found {
+        let text = stripped(&marked.text).to_owned();
+        let place = Place::of(marked.mark);
+        let is_phrase = marked.mark == Mark::Phrase;
+        if is_phrase && self.is_said(first_sentence(&text)) {
+            return (Some(self.value.clone()), text, place);
+        }
+        let value = if is_phrase { self.read_bare(&text) } else { self.read(&text, false) };
+        if value.is_some() || marked.mark == Mark::Boxed {
+            return (value, text, place);
+        }
+        match self.values(&text).into_iter().next() {
+            Some((value, source)) => (value, source, place),
+            None => (None, text, place),
+        }
+    }
+
+    /// Whether the text after a phrase holds an answer: "the answer is correct" marks none.
+    fn holds(&self, text: &str) -> bool {
+        self.is_text() || relation::is_name(&self.value) || !self.values(text).is_empty()
+    }
+
+    /// The values of running text.
+    fn values(&self, text: &str) -> Vec<(Option<Value>, String)> {
+        let text = &text[..text.floor_char_boundary(SEARCHED)];
+        values(text, |source, is_formula| {
+            let value = self.read(source, !is_formula)?;
+            let is_wanted = if self.is_number {
+                gives_number(&value)
+            } else {
+                // "where $x$ is the side"
+                !relation::is_name(&value) || relation::is_name(&self.value)
+            };
+            (is_wanted && (self.is_text() || !has_words(&value))).then_some(value)
+        })
+    }
+
+    /// Whether `text` has the words of a reference that is words or one letter.
+    fn is_said(&self, text: &str) -> bool {
+        (self.is_text() || relation::is_name(&self.value))
+            && !self.words.is_empty()
+            && text::words(text) == self.words
     }
 
     fn is_text(&self) -> bool {
@@ -214,42 +170,91 @@ impl Reference {
     fn read(&self, text: &str, is_sentence: bool) -> Option<Value> {
         let text = if self.accounting { accounted(text) } else { text.to_owned() };
         let text = if self.decimal_comma { with_point(&text).unwrap_or(text) } else { text };
-        // "48 (6 × 8)" is not a product.
-        let is_explained =
-            self.is_number && text.contains(" (") && text.starts_with(|c: char| c.is_ascii_digit());
-        if is_explained || (self.is_number && text.contains("!=")) {
-            return None;
-        }
-        if self.is_number && prose::is_unsolved(&text) {
-            return None;
-        }
-        let is_thousands = self.is_number && text.ends_with(['k', 'K', 'M', 'B']);
-        if !self.is_text() && (is_thousands || prose::has_words(&text)) {
-            return None;
-        }
-        let text = if self.is_number { prose::without_unit(&text) } else { &text };
+        let text = if self.is_number { units::without_rate(&text) } else { &text };
         let text = if self.is_number && is_sentence { exclaimed(text) } else { text };
-        read(text, self.grouped)
-            .map(|value| if self.is_number { last_step(value) } else { value })
-            .filter(|value| self.is_text() || !is_mere_words(value))
+        let value = read(text, self.grouped)?;
+        if self.is_number && is_unsolved(&value) {
+            return None;
+        }
+        let value = if self.is_number { last_step(value) } else { value };
+        let is_prose = if self.is_number { has_words(&value) } else { is_mere_words(&value) };
+        (self.is_text() || !is_prose).then_some(value)
+    }
+
+    /// Reads a sentence that is nothing but an answer, without words.
+    fn read_bare(&self, text: &str) -> Option<Value> {
+        if is_prose(text) { None } else { self.read(text, true).filter(|value| !has_words(value)) }
     }
 }
 
 /// A value (if it can be read), its text, and where it was found.
 type Found = (Option<Value>, String, Place);
 
-fn found(reading: Reading, place: Place) -> Option<Found> {
-    match reading {
-        Reading::Value(value, source) => Some((Some(value), source, place)),
-        Reading::Unclear(source) => Some((None, source, place)),
-        Reading::Nothing => None,
-    }
+/// The first sentence: up to a stop that is followed by space.
+fn first_sentence(text: &str) -> &str {
+    let end = [". ", "。", "! ", "? "].iter().filter_map(|stop| text.find(stop)).min();
+    &text[..end.unwrap_or(text.len())]
 }
 
+/// Whether words of two letters and more stand in a text that are no names or units of mathematics. By itself, `xyz` is a
+/// product.
+fn is_prose(text: &str) -> bool {
+    let mut before = ' ';
+    text.split_inclusive(|c: char| !c.is_alphabetic()).any(|part| {
+        let word = part.trim_end_matches(|c: char| !c.is_alphabetic());
+        // `\frac`, `\begin{pmatrix}`.
+        let is_command = matches!(before, '\\' | '{');
+        before = part.chars().next_back().unwrap_or(' ');
+        let is_known = lex::is_name(word)
+            || matches!(word, "and" | "or" | "percent" | "pct" | "percentage")
+            || units::find(word).is_some()
+            || units::scale(word).is_some();
+        word.chars().count() > 1 && !is_command && !is_known && text.contains(' ')
+    })
+}
+
+/// Words that are prose rather than an answer.
 fn is_mere_words(value: &Value) -> bool {
     match value {
         Value::Text(words) => words.split(' ').count() > 3,
         Value::List(items) => items.iter().any(is_mere_words),
+        _ => false,
+    }
+}
+
+/// Whether words are part of a value, at any depth of lists.
+fn has_words(value: &Value) -> bool {
+    match value {
+        Value::Text(_) => true,
+        Value::List(items)
+        | Value::Tuple(items)
+        | Value::Set(items)
+        | Value::Union(items)
+        | Value::Chain(items, _) => items.iter().any(has_words),
+        _ => false,
+    }
+}
+
+/// Whether a value is a number, several numbers, or an equation that ends in one.
+fn gives_number(value: &Value) -> bool {
+    match value {
+        Value::Quantity { expr, .. } => is_number(expr),
+        Value::Chain(sides, _) => sides.last().is_some_and(gives_number),
+        Value::List(items) | Value::Tuple(items) | Value::Set(items) => items.iter().all(gives_number),
+        Value::Text(_) => false,
+        _ => true,
+    }
+}
+
+/// Whether an equation gives a part or a multiple of its unknown: `2x = 18`, `x + 1 = 18`. `f(3) = 18` does not.
+fn is_unsolved(value: &Value) -> bool {
+    let Value::Chain(sides, _) = value else { return false };
+    let [Value::Quantity { expr, .. }, _] = &sides[..] else { return false };
+    let is_number_first =
+        |parts: &[Expr]| parts.first().is_some_and(is_number) && !parts.iter().all(is_number);
+    match expr {
+        Expr::Product(factors) => is_number_first(factors),
+        Expr::Sum(terms) => terms.iter().any(is_number) && !terms.iter().all(is_number),
         _ => false,
     }
 }
@@ -338,7 +343,7 @@ mod tests {
 
     fn judge(reference: &str, response: &str) -> bool {
         let Ok(reference) = Reference::new(reference, false) else { panic!("{reference}") };
-        reference.judge(response, &mut Work::new()).is_same
+        reference.judge(response, Reading::Last, &mut Work::new()).is_same
     }
 
     #[test]
@@ -403,7 +408,6 @@ mod tests {
             r"\boxed{\text{any number such as } 2}",
             "<answer>2</answer> <answer>3</answer>",
             "2 is even. The answer is 3.",
-            "The answer is not 2.",
             "",
             r"\boxed{}",
             r"\boxed{2",
@@ -422,11 +426,13 @@ mod tests {
             "18.",
             "**18**",
             "She has 18 eggs",
-            "She has 18 eggs of 20",
+            "Of 20 eggs she has 18",
             "Half of 36 is 36 / 2",
         ] {
             assert!(judge("18", response), "{response}");
         }
+        // No other words are read.
+        assert!(judge("20", "She has 18 eggs of 20") && judge("2", "The answer is not 2."));
         assert!(judge(r"\frac{3}{4}", r"The chance is thus $\frac{3}{4}$ in all."));
         assert!(judge("-2,1", r"So $x=1$ or $x = -2$."));
     }

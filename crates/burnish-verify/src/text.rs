@@ -1,82 +1,21 @@
 //! Text answers: exact, normalised, and lists of spans.
 
-use crate::extract::{self, Mark};
 use crate::pieces::{Piece, beginning, pieces};
-use crate::prose;
+use crate::reading::{Mark, Marked, Reading, marked, stripped};
 
 /// Attempts to split a response into the items of a list.
 const ATTEMPTS: u32 = 10_000;
 
-/// Words that lead to an answer and are not part of it: "the answer is therefore Paris".
-const LEADS: &[&str] = &[
-    "therefore",
-    "thus",
-    "hence",
-    "then",
-    "indeed",
-    "simply",
-    "just",
-    "clearly",
-    "obviously",
-    "definitely",
-    "certainly",
-    "probably",
-    "likely",
-    "surely",
-    "actually",
-    "of course,",
-    "in fact",
-    "most likely",
-    "therefore,",
-    "thus,",
-    "hence,",
-    "then,",
-    "evidently",
-    "presumably",
-];
-
 /// The candidates for a text answer: the marked one, or the whole response.
-pub(crate) fn candidates(response: &str) -> Vec<String> {
-    let Some(found) = extract::marked(response) else {
-        let whole = response.trim().to_owned();
-        // "Paris is the answer."
-        let lower = whole.to_ascii_lowercase();
-        let named = [
-            "is the answer",
-            "is the final answer",
-            "is the correct answer",
-            "is my answer",
-            "is my final answer",
-        ];
-        let bare = lower.trim_end_matches(['.', '!']);
-        let named = named
-            .iter()
-            .find_map(|phrase| bare.strip_suffix(phrase))
-            .map(|before| whole[..before.len()].trim().to_owned());
-        let mut candidates = vec![whole];
-        candidates.extend(named.filter(|named| !named.contains('\n')));
-        return candidates;
-    };
-    let text = found.text.trim();
-    match found.mark {
-        Mark::Phrase if prose::is_denied(response, found.start) => vec![format!("not {text}")],
-        // A marked phrase ends with its sentence's full stop, or is in quotes.
-        Mark::Phrase => {
-            let mut candidates = vec![text.to_owned(), extract::stripped(text).to_owned()];
-            // "The answer is to reduce costs": the infinitive belongs to the answer.
-            let before = response[..found.start].trim_end();
-            if before.to_ascii_lowercase().ends_with(" to") {
-                candidates.push(extract::stripped(&format!("to {text}")).to_owned());
-            }
-            let lower = text.to_ascii_lowercase();
-            for lead in LEADS {
-                if let Some(rest) = lower.strip_prefix(lead).filter(|rest| rest.starts_with([' ', ':'])) {
-                    candidates.push(extract::stripped(&text[text.len() - rest.len()..]).to_owned());
-                }
-            }
-            candidates
+pub(crate) fn candidates(response: &str, reading: Reading) -> Vec<String> {
+    match marked(response) {
+        // A phrase ends with its sentence's full stop, or is in quotes.
+        Some(Marked { text, mark: Mark::Phrase }) => {
+            vec![text.trim().to_owned(), stripped(&text).to_owned()]
         }
-        _ => vec![text.to_owned()],
+        Some(found) => vec![found.text.trim().to_owned()],
+        None if reading == Reading::Mark => vec![String::new()],
+        None => vec![response.trim().to_owned()],
     }
 }
 
@@ -146,27 +85,18 @@ mod tests {
     use crate::pieces::same;
 
     #[test]
-    fn words_that_lead_to_an_answer_are_no_part_of_it() {
-        let is_found =
-            |response: &str| candidates(response).iter().any(|found| same(&pieces(found), &pieces("Paris")));
-        for response in [
-            "The answer is therefore Paris.",
-            "The answer is clearly **Paris**.",
-            "Paris is the answer.",
-            "Paris",
-        ] {
-            assert!(is_found(response), "{response}");
+    fn an_answer_is_what_is_marked_or_the_whole_response() {
+        let is_found = |response: &str, reading| {
+            candidates(response, reading).iter().any(|found| same(&pieces(found), &pieces("Paris")))
+        };
+        for response in
+            ["The answer is **Paris**.", "Answer: \"Paris\"", "<answer>Paris</answer>", r"\boxed{Paris}"]
+        {
+            assert!(is_found(response, Reading::Last) && is_found(response, Reading::Mark), "{response}");
         }
-        for response in [
-            "The answer is not Paris.",
-            "The answer isn't Paris.",
-            "I don't think the answer is Paris.",
-            "The wrong answer is Paris.",
-            "If the answer is Paris, I am lost.",
-            "Not Paris is the answer.",
-            "Paris isn't the answer.",
-        ] {
-            assert!(!is_found(response), "{response}");
+        assert!(is_found("Paris.", Reading::Last) && !is_found("Paris.", Reading::Mark));
+        for response in ["The answer is not Paris.", "Paris is the answer.", "It is Paris"] {
+            assert!(!is_found(response, Reading::Last), "{response}");
         }
     }
 

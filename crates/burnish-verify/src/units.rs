@@ -139,6 +139,23 @@ pub(crate) fn trailing(words: &str, power: u32) -> Trailing {
     found
 }
 
+/// A number without the rate (`48 m/s`) or the letter of a unit (`48m`) behind it. `K`, `M` and `T` stay, since they may
+/// be thousands and more.
+pub(crate) fn without_rate(text: &str) -> &str {
+    let (head, tail) = text.split_at(text.find(char::is_alphabetic).unwrap_or(text.len()));
+    let number = head.trim_end();
+    let is_sign = |sign: &str| {
+        let sign = sign.trim_end_matches(['²', '³']);
+        let is_letter = sign.len() == 1 && LETTERS.contains(sign) && !"KMT".contains(sign);
+        is_letter || find(sign).is_some()
+    };
+    let is_unit = match tail.split_once('/') {
+        Some((unit, per)) => is_sign(unit) && is_sign(per),
+        None => tail.len() <= 3 && is_sign(tail) && find(tail).is_none(),
+    };
+    if is_unit && number.ends_with(|c: char| c.is_ascii_digit()) { number } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,6 +19,10 @@ use crate::servers::{Hands, Servers};
 use crate::settings::to_value;
 use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Redesign, TaskSet};
 
+/// Why nothing may be trained on the tasks of some programs.
+const TEST_ONLY: &str = "its program says that its tasks are a test set (`evaluation_only`): they are for `burnish eval` and never \
+    for training";
+
 /// A program that makes tasks, plays them and judges them.
 #[derive(Debug)]
 pub struct Commanded {
@@ -131,6 +135,10 @@ impl Generator for Commanded {
 
     fn files(&self) -> Vec<PathBuf> {
         self.pool.config.files().into_iter().chain(self.servers.files()).collect()
+    }
+
+    fn evaluation_only(&self) -> Option<&'static str> {
+        self.pool.hello().ok()?.evaluation_only.then_some(TEST_ONLY)
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {

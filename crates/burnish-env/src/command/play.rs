@@ -78,7 +78,7 @@ impl Environment for Playing {
             return Some(repeating);
         }
         let hello = self.pool.hello().ok()?;
-        let repeating = hello.tools.iter().find(|known| known.spec.name == tool)?.repeating;
+        let repeating = hello.tools.iter().find(|known| known.spec.name == tool)?.repeating?;
         Some(match (hello.repeating, repeating) {
             // No episode is there in which it could be called again.
             (Repeating::Outside, Repeating::Rebuilt) => Repeating::Outside,

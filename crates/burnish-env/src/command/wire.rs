@@ -108,6 +108,9 @@ pub(super) struct Hello {
     pub(super) tasks: Option<usize>,
     #[serde(default)]
     pub(super) tools: Vec<Tool>,
+    /// Are its tasks a test set?
+    #[serde(default)]
+    pub(super) evaluation_only: bool,
     /// Does it know correct episodes?
     #[serde(default)]
     pub(super) demonstrates: bool,
@@ -119,10 +122,16 @@ pub(super) struct Hello {
 /// A tool, and what it means to repeat a call of it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Tool {
-    #[serde(default)]
-    pub(super) repeating: Repeating,
+    /// `None` if an answer that calls it is a step.
+    #[serde(default = "rebuilt")]
+    pub(super) repeating: Option<Repeating>,
     #[serde(flatten)]
     pub(super) spec: ToolSpec,
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "it is the default of a field")]
+fn rebuilt() -> Option<Repeating> {
+    Some(Repeating::Rebuilt)
 }
 
 /// A task that was made.
@@ -205,6 +214,16 @@ pub(super) fn hello(fields: Fields) -> Result<Hello, String> {
         if name.is_empty() || hello.tools[..at].iter().any(|other| other.spec.name == *name) {
             return Err(format!("its answer to `hello`: the name of tool {at}, `{name}`, is empty or taken"));
         }
+    }
+    // An answer is a step or runs tools, as a whole.
+    let is_step = |tool: &&Tool| tool.repeating.is_none();
+    if let Some(tool) = hello.tools.iter().find(is_step)
+        && !hello.tools.iter().all(|tool| is_step(&tool))
+    {
+        return Err(format!(
+            "its answer to `hello`: calls of `{}` are steps (`\"repeating\": null`), so those of all tools must be",
+            tool.spec.name
+        ));
     }
     Ok(hello)
 }

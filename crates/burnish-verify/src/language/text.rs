@@ -1,6 +1,6 @@
 //! The part of a text that belongs to a language: not formulas, code and tags.
 
-use crate::extract::closing;
+use crate::reading::closing;
 
 /// The longest formula or piece of code on a line, in bytes; anything longer is text.
 const SPAN: usize = 2_000;

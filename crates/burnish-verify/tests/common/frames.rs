@@ -34,20 +34,12 @@ pub(crate) fn own() -> Vec<Frame> {
     ];
     let mut frames = Vec::new();
     for (file, is_right, is_number) in files {
-        let mut is_held = false;
         for (index, line) in file.lines().enumerate() {
-            is_held |= line.starts_with("## held out");
-            if line.starts_with("# ") || line.starts_with("## held") || line.is_empty() {
+            if line.starts_with("# ") || line.is_empty() {
                 continue;
             }
-            let set = match (is_right, is_held) {
-                (true, false) => "own, right",
-                (true, true) => "own, right, held out",
-                (false, false) => "own, wrong",
-                (false, true) => "own, wrong, held out",
-            };
             for text in expanded(line, &lists, &mut Dice(index as u64)) {
-                frames.push(Frame { set, text: text.replace("\\n", "\n"), is_right, is_number });
+                frames.push(Frame { set: "sentences", text: text.replace("\\n", "\n"), is_right, is_number });
             }
         }
     }

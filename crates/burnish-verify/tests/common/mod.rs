@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod frames;
+pub(crate) mod rewritings;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -67,6 +67,10 @@ impl Generator for Agents {
         self.tasks.files()
     }
 
+    fn evaluation_only(&self) -> Option<&'static str> {
+        self.tasks.evaluation_only()
+    }
+
     /// What the policy is asked is the program's affair, so the answer alone can't be judged.
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let said = |message: &Message| {

@@ -1,6 +1,6 @@
 //! Marks around a final answer: boxes, tags and hashes. One that holds nothing is only mentioned.
 
-use crate::extract::{closing, is_connective};
+use super::{closing, is_connective};
 use crate::text;
 
 /// Whether the content of a mark says that the mark is only mentioned: "I put it into \boxed{}".
@@ -131,7 +131,7 @@ pub(crate) fn hashes(response: &str, is_mention: Mention) -> Option<Found> {
 
 #[cfg(test)]
 mod tests {
-    use crate::extract::{marked, stripped};
+    use crate::reading::{marked, stripped};
 
     fn text(response: &str) -> Option<String> {
         marked(response).map(|found| stripped(&found.text).to_owned())
