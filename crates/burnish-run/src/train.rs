@@ -188,7 +188,7 @@ impl Run {
         vec![
             format!("policy    {named}{size}"),
             format!("learns    {}", [vec![learned], evaluated].concat().join(", evaluated on ")),
-            format!("run       {dir}, with {dir}/report.html from the first evaluation on"),
+            format!("run       {dir}; its report.html is written from the first evaluation on"),
         ]
     }
 

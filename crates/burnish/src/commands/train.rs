@@ -229,8 +229,9 @@ fn say_outcome(outcome: &Outcome) {
         println!("{unscored}");
     }
     println!();
-    let drawn = if outcome.after.is_some() { " and drawn episodes" } else { "" };
-    println!("{dir}/report.html                 curves{drawn}");
+    let is_played = outcome.after.is_some() || outcome.method == Method::Grpo;
+    println!("report    {dir}/report.html");
+    println!("          curves{}", if is_played { " and drawn episodes" } else { "" });
     let policy = match (outcome.updates, outcome.method) {
         (0, Method::None) => "the policy",
         (0, _) => "the policy as it was before",
@@ -242,8 +243,11 @@ fn say_outcome(outcome: &Outcome) {
         ": no update was made, so nothing was learnt"
     };
     match &outcome.on_server {
-        Some(name) => println!("{name}   {policy}, on the server that trained it{nothing}"),
-        None => println!("{}   {policy}, a Hugging Face directory{nothing}", outcome.checkpoint.display()),
+        Some(name) => println!("policy    {name}\n          {policy}, on the server that trained it{nothing}"),
+        None => println!(
+            "policy    {}\n          {policy}, a Hugging Face directory{nothing}",
+            outcome.checkpoint.display()
+        ),
     }
     let run = shell_path(&outcome.dir);
     let (next, what) = match outcome.method {
@@ -262,10 +266,9 @@ fn say_outcome(outcome: &Outcome) {
             (format!("burnish metrics {run}"), "has all numbers; `[reward.model]` makes it a reward")
         }
     };
-    println!("{}   {what}", as_called(&next));
+    println!("next      {}\n          {what}", as_called(&next));
     if outcome.method == Method::Grpo {
-        println!(
-            "next: another seed (run.seed=2 run.dir=...), harder tasks (env.config...), or your own verifier"
-        );
+        println!("          or another seed (run.seed=2 run.dir=...), harder tasks (env.config...),");
+        println!("          or your own verifier");
     }
 }
