@@ -104,7 +104,8 @@ fn case(frame: &Frame, reference: &str, answer: &str, other: &str, is_number: bo
     };
     let response = frame.text.replace("{V}", &dressed(answer)).replace("{N}", &dressed(other));
     let verifier = if is_number { Verifier::Number } else { Verifier::Math };
-    Case { set: frame.set, verifier, reference: reference.to_owned(), response, is_right }
+    let set = if frame.is_right && !is_right { "another number" } else { frame.set };
+    Case { set, verifier, reference: reference.to_owned(), response, is_right }
 }
 
 /// References in other forms, and answers that differ from them.
@@ -124,7 +125,8 @@ fn rewritten(
     references.iter().enumerate().flat_map(of).collect()
 }
 
-/// Indices of pairs that math-verify 0.9.0 judges wrongly (`docs/verifiers.md` has them in a table).
+/// Indices of pairs that math-verify 0.9.0 judges wrongly: those of the table of `docs/verifiers.md` in which ours is
+/// right, and 120 and 129, where `last` is wrong as well.
 const MISJUDGED: &[usize] =
     &[3, 15, 26, 34, 41, 42, 43, 46, 47, 52, 55, 71, 93, 94, 96, 100, 103, 110, 113, 120, 128, 129];
 
@@ -190,10 +192,10 @@ fn readings_accept_the_shares_that_the_docs_give() {
             share(*key, 2)
         );
     }
+    assert!(share(("another number", false), 2) < 0.1);
     let sets = ["GSM8K, rewritten", "MATH-500, rewritten"];
     assert!(sets.iter().all(|set| share((*set, true), 2) > 99.9 && share((*set, false), 2) < 0.1));
     if let Some([all, ..]) = counts.get(&("GSM8K's solutions", true)) {
         assert!(*all > 5_000 && share(("GSM8K's solutions", true), 2) > 99.0);
-        assert!(share(("GSM8K's solutions", false), 2) < 0.1);
     }
 }

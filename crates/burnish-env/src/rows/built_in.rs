@@ -4,7 +4,7 @@
 use burnish_core::Verdict;
 use burnish_verify::abstention::golds;
 use burnish_verify::language::{self, Language};
-use burnish_verify::{Gold, GoldError, Reason, Verifier, is_marked};
+use burnish_verify::{Gold, GoldError, Reading, Reason, Verifier, is_marked};
 use serde_json::{Map, Value};
 
 use super::config::{Component, Config, label};
@@ -16,6 +16,7 @@ use crate::timed_facts::{Reward, judge, verdict};
 #[derive(Debug)]
 pub(super) struct BuiltIn {
     verifier: Verifier,
+    reading: Reading,
     rewards: Vec<Component>,
     language: Option<LanguageOf>,
 }
@@ -49,7 +50,8 @@ impl LanguageOf {
 
 impl BuiltIn {
     pub(super) fn new(verifier: Verifier, config: &Config) -> Self {
-        BuiltIn { verifier, rewards: config.components(), language: config.language_of() }
+        let (reading, rewards) = (config.reading, config.components());
+        BuiltIn { verifier, reading, rewards, language: config.language_of() }
     }
 
     fn verdict(&self, request: &Request<'_>, gold: &Gold) -> Result<Verdict, String> {
@@ -106,7 +108,7 @@ impl Judge for BuiltIn {
         }
         gold(self.verifier, answer)
             .map_err(|error| error.to_string())
-            .and_then(|gold| self.verdict(request, &gold))
+            .and_then(|gold| self.verdict(request, &gold.with_reading(self.reading)))
             .unwrap_or_else(Verdict::unscored)
     }
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use burnish_verify::Verifier;
 use burnish_verify::language::Language;
+use burnish_verify::{Reading, Verifier};
 use serde_json::Value;
 
 use super::built_in::LanguageOf;
@@ -33,6 +33,9 @@ pub struct Config {
     pub label_keys: Vec<String>,
     /// The verifier. May be omitted if every row has an answer to imitate.
     pub verifier: VerifierConfig,
+    /// How built-in verifiers find the answer of a response: `mark` or `last`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reading: Reading,
     /// The language in which all rows must be answered, checked in addition to the answer.
     pub language: Option<Language>,
     /// Instead of `language`: the column that names the language of each row (`bn`, `de`, `en`, `es`, `fr`, `ja`, `ru`,
@@ -45,6 +48,10 @@ pub struct Config {
     /// Servers whose tools the policy has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub servers: BTreeMap<String, ServerConfig>,
+}
+
+fn is_default(reading: &Reading) -> bool {
+    *reading == Reading::default()
 }
 
 /// A reward component of a built-in verifier. Each is 0 or 1.
@@ -86,6 +93,7 @@ impl Default for Config {
             id_key: None,
             label_keys: Vec::new(),
             verifier: VerifierConfig::Command(CommandConfig::default()),
+            reading: Reading::default(),
             language: None,
             language_key: None,
             rewards: None,
@@ -121,7 +129,7 @@ impl Config {
         self.verifier.check("verifier")
     }
 
-    /// Checks that the verifier can do what is required of the language and the rewards.
+    /// Checks that the verifier can do what is required of the language, the rewards and the reading.
     fn check_language(&self) -> Result<(), EnvError> {
         let key = if self.language.is_some() { "language" } else { "language_key" };
         let has_language = self.language.is_some() || self.language_key.is_some();
@@ -136,7 +144,11 @@ impl Config {
         };
         let names = Verifier::ALL.into_iter().filter(|verifier| *verifier != Verifier::Abstention);
         let names: Vec<&str> = names.map(Verifier::name).collect();
-        let other = [(key, self.verifier.judges() && has_language), ("rewards", self.rewards.is_some())];
+        let other = [
+            (key, self.verifier.judges() && has_language),
+            ("rewards", self.rewards.is_some()),
+            ("reading", !is_default(&self.reading)),
+        ];
         if let Some((key, _)) = other.into_iter().find(|(_, is_set)| *is_set && !is_compared) {
             let problem = format!(
                 "goes with the verifiers {} only: a command, which gets the whole row, `code` and `abstention` give \

@@ -134,3 +134,28 @@ fn a_row_without_a_verifier_is_named_and_so_is_a_key_that_cannot_be() {
         "configuration: verifier: `column` goes with `map` alone",
     );
 }
+
+#[test]
+fn without_a_mark_there_is_no_answer_where_marks_are_asked_for() {
+    let rows = rows();
+    let fixture = Fixture::new(&rows[..1]);
+    let build = |reading: &str| fixture.build(json!({"verifier": "number", "reading": reading}));
+    let (last, mark) = (build("last").unwrap(), build("mark").unwrap());
+    for (said, by_last, by_mark) in [("It is 18.", true, false), ("<answer>18</answer> of 20", true, true)] {
+        assert_eq!(judged(&*last, said)["sum"].success, by_last, "{said}");
+        assert_eq!(judged(&*mark, said)["sum"].success, by_mark, "{said}");
+    }
+    assert!(judged(&*mark, "It is 18.")["sum"].flags["parse_error"]);
+    assert_eq!(mark.config()["reading"], "mark");
+    let refuse = |changes: Value, expected: &str| {
+        let error = fixture.build(changes).err().unwrap();
+        assert!(error.starts_with(expected), "{error}");
+    };
+    let names = "reading: `first` is no reading; there are \"mark\", \"last\" and \"judge\"";
+    refuse(json!({"verifier": "number", "reading": "first"}), names);
+    refuse(json!({"verifier": "number", "reading": "judge"}), "reading: \"judge\" is not there yet");
+    refuse(
+        json!({"verifier": {"command": ["true"]}, "reading": "mark"}),
+        "reading: goes with the verifiers number",
+    );
+}

@@ -11,6 +11,8 @@
 mod marks;
 mod values;
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use marks::{Found, Mention, boxed, hashes, is_nothing, is_placeholder, last_box, tag};
@@ -20,7 +22,7 @@ pub(crate) use values::values;
 
 /// How the final answer of a response is found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String", rename_all = "snake_case")]
 pub enum Reading {
     /// Only a mark counts: a box, an answer tag, `####`, or one of [`PHRASES`].
     Mark,
@@ -40,6 +42,37 @@ impl Reading {
             Reading::Mark => "mark",
             Reading::Last => "last",
         }
+    }
+}
+
+/// A name of no reading.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadingError {
+    /// No reading has this name.
+    #[error("`{0}` is no reading; there are \"mark\", \"last\" and \"judge\"")]
+    Unknown(String),
+    /// A model would have to be asked.
+    #[error("\"judge\" is not there yet, because verifiers can't ask a model; use \"mark\" or \"last\"")]
+    Judge,
+}
+
+impl FromStr for Reading {
+    type Err = ReadingError;
+
+    fn from_str(name: &str) -> Result<Reading, ReadingError> {
+        let known = Reading::ALL.into_iter().find(|reading| reading.name() == name);
+        known.ok_or_else(|| match name {
+            "judge" => ReadingError::Judge,
+            other => ReadingError::Unknown(other.to_owned()),
+        })
+    }
+}
+
+impl TryFrom<String> for Reading {
+    type Error = ReadingError;
+
+    fn try_from(name: String) -> Result<Reading, ReadingError> {
+        name.parse()
     }
 }
 

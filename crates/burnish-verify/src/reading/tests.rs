@@ -53,3 +53,14 @@ fn the_text_before_the_first_mark_is_kept() {
     assert_eq!(before("So 3. The answer is 3. \\boxed{3}"), "So 3. The ");
     assert_eq!(before("So 3."), "So 3.");
 }
+
+#[test]
+fn a_reading_is_known_by_its_name() {
+    for reading in Reading::ALL {
+        assert_eq!(reading.name().parse(), Ok(reading));
+        assert_eq!(serde_json::to_string(&reading).unwrap(), format!("\"{}\"", reading.name()));
+    }
+    let error = |name: &str| name.parse::<Reading>().unwrap_err().to_string();
+    assert_eq!(error("first"), r#"`first` is no reading; there are "mark", "last" and "judge""#);
+    assert!(error("judge").contains("not there yet"));
+}

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use burnish_data::{DataError, Stream};
-use burnish_verify::{Explanation, Gold, Reason, Verifier};
+use burnish_verify::{Explanation, Gold, Reading, Reason, Verifier};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -25,6 +25,9 @@ pub(crate) struct Arguments {
     /// The verifier: number, math, choice, exact, text, json or abstention.
     #[arg(value_parser = verifier)]
     verifier: Verifier,
+    /// How the answer of a response is found: `mark` (only where it is marked) or `last` (else the last value).
+    #[arg(long, default_value = "last")]
+    reading: Reading,
     /// Responses to judge against `--gold`.
     #[arg(conflicts_with = "data", requires = "gold", allow_hyphen_values = true)]
     responses: Vec<String>,
@@ -102,7 +105,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     if let Some(file) = &arguments.data {
         judge_file(&arguments, file, &mut shown)?;
     } else if let Some(gold) = &arguments.gold {
-        let gold = arguments.verifier.gold(gold)?;
+        let gold = arguments.verifier.gold(gold)?.with_reading(arguments.reading);
         if arguments.responses.is_empty() {
             return Err("there is no response: write it behind the verifier, in quotes".into());
         }
@@ -145,7 +148,7 @@ fn judge_file(
             |response| Ok((response, column(columns, arguments.gold_column.as_deref(), &GOLDS, "gold")?)),
         );
         let judged = match found {
-            Ok((response, gold)) => judge(arguments.verifier, response, gold, &mut last),
+            Ok((response, gold)) => judge(arguments, response, gold, &mut last),
             // What the first row lacks is probably no column of the file.
             Err(problem) if index == 0 => return Err(DataError::at(file, record.place, problem).into()),
             Err(problem) => Err(problem),
@@ -157,7 +160,7 @@ fn judge_file(
 
 /// Judges one row, or says why it can't be judged.
 fn judge(
-    verifier: Verifier,
+    arguments: &Arguments,
     response: &Value,
     gold: &Value,
     last: &mut Option<(String, Gold)>,
@@ -167,8 +170,8 @@ fn judge(
     let gold = match last {
         Some((text, read)) if *text == gold => read,
         _ => {
-            let read = verifier.gold(&gold).map_err(|error| error.to_string())?;
-            &mut last.insert((gold, read)).1
+            let read = arguments.verifier.gold(&gold).map_err(|error| error.to_string())?;
+            &mut last.insert((gold, read.with_reading(arguments.reading))).1
         }
     };
     Ok(gold.explain(&response))

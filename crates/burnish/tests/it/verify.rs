@@ -13,7 +13,7 @@ fn a_pair_is_judged_with_its_reading_of_both_sides() {
             "--gold",
             r"\frac12",
             "The answer is therefore 0.5.",
-            "at least 1/2",
+            r"\boxed{\text{at least } 1/2}",
             "-0.5",
         ])
         .succeeds()
@@ -22,7 +22,7 @@ fn a_pair_is_judged_with_its_reading_of_both_sides() {
         "response 1: correct",
         "reference  1/2",
         "answer     0.5",
-        "the sentence that names the answer",
+        "the text after a phrase",
         "response 2: unreadable",
         "no single answer",
         "response 3: different",
@@ -37,9 +37,9 @@ fn a_file_is_judged_row_by_row() {
     let scratch = Scratch::new();
     let rows = [
         r#"{"response": "So she makes $18.", "answer": "9 * 2 = 18\n#### 18"}"#,
-        r#"{"response": [{"role": "assistant", "content": "It is not 18."}], "answer": 18}"#,
+        r#"{"response": [{"role": "assistant", "content": "<answer>a lot</answer>"}], "answer": 18}"#,
         r#"{"response": "", "answer": "18"}"#,
-        r#"{"response": "7 dozen", "answer": "84"}"#,
+        r#"{"response": "The answer is 84 eggs.", "answer": "84"}"#,
     ];
     scratch.write("rows.jsonl", rows.join("\n"));
     let said = scratch.burnish(&["verify", "number", "--data", "rows.jsonl"]).succeeds().stdout();
@@ -51,6 +51,14 @@ fn a_file_is_judged_row_by_row() {
     assert_eq!(lines[0]["reason"], "correct");
     assert_eq!((&lines[0]["reference"], &lines[0]["answer"]), (&Value::from("18"), &Value::from("18")));
     assert_eq!(lines[4]["summary"]["correct"], 2);
+    // Without a mark there is no answer, where marks are asked for.
+    let marked = ["verify", "number", "--data", "rows.jsonl", "--reading", "mark"];
+    let said = scratch.burnish(&marked).succeeds().stdout();
+    assert!(said.contains("1 of 4 correct, 0 different, 1 unreadable, 2 without an answer"), "{said}");
+    for (reading, expected) in [("first", "\"mark\", \"last\" and \"judge\""), ("judge", "not there yet")] {
+        let bad = ["verify", "number", "--gold", "1", "1", "--reading", reading];
+        scratch.burnish(&bad).fails_with(&["--reading", expected]);
+    }
 }
 
 #[test]
