@@ -54,8 +54,9 @@ def change(answers, kind):
         answers[-1]["content"] = "That is done."
         return answers
     if not found and kind == "extra":
-        answers[0]["tool_calls"] = [{"id": "call_0", "type": "function", "function": {"name": "made_up", "arguments": "{}"}}]
-        return answers
+        function = {"name": "made_up", "arguments": "{}"}
+        calls = [{"id": "call_0", "type": "function", "function": function}]
+        return [{"role": "assistant", "content": "", "tool_calls": calls}, *answers]
     if not found or kind == "order" and len(found) < 2:
         return None
     at, which = DRAW.choice(found)
