@@ -54,6 +54,9 @@ fn main() {
         let answers: Vec<Message> = serde_json::from_value(given["answers"].clone()).unwrap();
         let task = tasks.get(given["task"].as_str().unwrap()).unwrap_or_else(|| panic!("{}", given["task"]));
         let verdict = play(&mut *environment, task, &answers);
-        println!("{}", json!({"success": verdict.success, "rewards": verdict.rewards, "feedback": verdict.feedback}));
+        println!(
+            "{}",
+            json!({"success": verdict.success, "rewards": verdict.rewards, "feedback": verdict.feedback})
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! The processes that wait for an episode.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::num::NonZero;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
 
 use burnish_sandbox::find_program;
 
@@ -10,17 +12,28 @@ use super::wire::{Hello, Request};
 use crate::EnvError;
 use crate::settings::config_error;
 
-/// A command and its idle processes; one is started when an episode finds none.
+/// Failures to start after which an episode no longer waits for a process.
+const FAILURES_MAX: u64 = 4;
+
+/// A command and its idle processes. Where an episode finds none, it waits for one to come back or starts another, whichever is
+/// possible first. No more start at once than there are cores: an interpreter that starts keeps one busy, so that more of them
+/// would only keep all episodes waiting for each other.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) config: Config,
     state: Mutex<State>,
+    /// A process is idle again, or the start of one is over.
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// The one that came back last is taken first.
     idle: Vec<Peer>,
+    /// Number of processes that are being started.
+    starting: usize,
+    /// Number of starts that failed.
+    failures: u64,
     /// What the first process said. Every other one must say the same.
     hello: Option<Hello>,
 }
@@ -37,7 +50,7 @@ impl Pool {
                 format!("`{}` can't be started{}: {error}", config.name(), place.unwrap_or_default());
             config_error("command", &problem)
         })?;
-        Ok(Pool { config, state: Mutex::default() })
+        Ok(Pool { config, state: Mutex::default(), changed: Condvar::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -62,11 +75,34 @@ impl Pool {
     /// # Errors
     /// If none can be started: why.
     pub(super) fn take(&self) -> Result<Peer, String> {
+        let starts_max = available_parallelism().map_or(1, NonZero::get).max(2);
+        let mut state = self.state();
+        let failures = state.failures;
         loop {
-            let Some(mut peer) = self.state().idle.pop() else { return self.start().map(|(peer, _)| peer) };
-            // One that ended meanwhile, or can't end what it played, is replaced.
-            if peer.is_running() && !matches!(peer.close(&self.config), Err(Failure::Broken(_))) {
-                return Ok(peer);
+            if let Some(mut peer) = state.idle.pop() {
+                drop(state);
+                // One that ended meanwhile, or can't end what it played, is replaced.
+                if peer.is_running() && !matches!(peer.close(&self.config), Err(Failure::Broken(_))) {
+                    return Ok(peer);
+                }
+                state = self.state();
+            } else if state.starting < starts_max {
+                state.starting += 1;
+                drop(state);
+                let started = self.start();
+                state = self.state();
+                state.starting -= 1;
+                state.failures += u64::from(started.is_err());
+                self.changed.notify_all();
+                return started.map(|(peer, _)| peer);
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                if state.failures >= failures + FAILURES_MAX {
+                    let command = self.config.name();
+                    return Err(format!(
+                        "`{command}` failed to start {FAILURES_MAX} times while this episode waited for it"
+                    ));
+                }
             }
         }
     }
@@ -91,6 +127,7 @@ impl Pool {
         let mut state = self.state();
         if state.idle.len() < self.config.workers {
             state.idle.push(peer);
+            self.changed.notify_one();
         }
     }
 

@@ -279,3 +279,34 @@ fn a_program_says_which_of_its_settings_may_be_redesigned_and_gets_what_was_prop
     let error = knobs(&*plain.generator(json!({})), &[]).unwrap_err().to_string();
     assert!(error.contains("has no key that can be redesigned"), "{error}");
 }
+
+/// One answer ends an episode. Writes down that a process has started, which takes as long as imports do.
+const BRIEF: &str = r#"
+import os, time
+print(os.getpid(), file=open("started", "a"))
+time.sleep(0.3)
+from environment import Done, Environment, serve
+
+class Brief(Environment):
+    def task(self, seed):
+        return {"prompt": str(seed)}
+
+    def step(self, message):
+        return Done
+
+    def verify(self):
+        return 1.0
+
+serve(Brief)
+"#;
+
+#[test]
+fn processes_are_started_only_while_all_others_are_busy() {
+    let Some(fixture) = Fixture::new(BRIEF) else { return };
+    let generator = fixture.generator(json!({ "workers": 200 }));
+    let tasks = generator.tasks(3, 200).unwrap().tasks;
+    let episodes = played(&*generator, &tasks, &["4"]);
+    assert!(episodes.iter().all(|episode| episode.verdict.rewards["reward"] == 1.0));
+    let started = fixture.written("started").len();
+    assert!(started < 50, "{started} processes for 200 short episodes");
+}

@@ -243,7 +243,9 @@ fn say_outcome(outcome: &Outcome) {
         ": no update was made, so nothing was learnt"
     };
     match &outcome.on_server {
-        Some(name) => println!("policy    {name}\n          {policy}, on the server that trained it{nothing}"),
+        Some(name) => {
+            println!("policy    {name}\n          {policy}, on the server that trained it{nothing}")
+        }
         None => println!(
             "policy    {}\n          {policy}, a Hugging Face directory{nothing}",
             outcome.checkpoint.display()
