@@ -62,11 +62,16 @@ fn a_hello_says_its_version_first() {
     );
     let said = hello(fields(json!({"protocol": 1, "tools": [tool], "tasks": 3}))).unwrap();
     assert_eq!((said.repeating, said.tasks, said.demonstrates), (Repeating::Rebuilt, Some(3), false));
-    assert_eq!((said.tools[0].repeating, said.tools[0].spec.more.len()), (Repeating::Rebuilt, 0));
+    assert_eq!((said.tools[0].repeating, said.tools[0].spec.more.len()), (Some(Repeating::Rebuilt), 0));
     let mut tool = tool;
     tool["repeating"] = json!("outside");
     let said = hello(fields(json!({"protocol": 1, "tools": [tool]}))).unwrap();
-    assert_eq!((said.tools[0].repeating, said.tools[0].spec.more.len()), (Repeating::Outside, 0));
+    assert_eq!((said.tools[0].repeating, said.tools[0].spec.more.len()), (Some(Repeating::Outside), 0));
+    tool["repeating"] = Value::Null;
+    let said = hello(fields(json!({"protocol": 1, "tools": [tool], "evaluation_only": true}))).unwrap();
+    assert_eq!((said.tools[0].repeating, said.evaluation_only), (None, true));
+    let run = json!({"name": "run", "description": "runs", "parameters": {"type": "object"}});
+    refuse(json!({"protocol": 1, "tools": [run, tool]}), "calls of `look` are steps");
 }
 
 #[test]
