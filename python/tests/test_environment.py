@@ -102,6 +102,20 @@ class Helper(unittest.TestCase):
         self.assertEqual(found, {"result": '["ö", "ö"]'})
         program.close()
 
+    def test_tools_that_step_runs_are_offered_as_they_are(self):
+        program = Program(
+            """
+            class Benchmark(Environment):
+                evaluation_only = True
+                offered = [{"name": "look", "description": "Looks.", "parameters": {"type": "object"}}]
+            serve(Benchmark)
+            """
+        )
+        hello = program.hello()
+        look = {"name": "look", "description": "Looks.", "parameters": {"type": "object"}, "repeating": None}
+        self.assertEqual((hello["tools"], hello["evaluation_only"]), ([look], True))
+        program.close()
+
     def test_outcomes_become_answers(self):
         program = Program(
             """

@@ -1,9 +1,9 @@
 //! The built-in environments.
 
 use crate::{
-    EnvError, Generator, accounts, associative, bfcl, chains, clarify, command, countdown, household, mapf,
-    mapped, mapping, openenv, orders, programs, recall, rows, scenes, skilled, specs, tables, tau,
-    timed_facts, timeqa, worlds,
+    EnvError, Generator, accounts, associative, chains, clarify, command, countdown, household, mapf, mapped,
+    mapping, openenv, orders, programs, recall, rows, scenes, skilled, specs, tables, timed_facts, timeqa,
+    worlds,
 };
 
 /// One kind of environment.
@@ -28,7 +28,6 @@ pub const CATALOGUE: &[&Kind] = &[
     &accounts::KIND,
     &command::agent::KIND,
     &associative::KIND,
-    &bfcl::KIND,
     &chains::KIND,
     &clarify::KIND,
     &command::KIND,
@@ -46,7 +45,6 @@ pub const CATALOGUE: &[&Kind] = &[
     &skilled::KIND,
     &specs::KIND,
     &tables::KIND,
-    &tau::KIND,
     &timed_facts::KIND,
     &timeqa::KIND,
     &worlds::KIND,

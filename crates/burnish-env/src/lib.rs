@@ -9,7 +9,6 @@
 mod abilities;
 pub mod accounts;
 pub mod associative;
-pub mod bfcl;
 mod catalogue;
 pub mod chains;
 pub mod clarify;
@@ -43,7 +42,6 @@ mod shares;
 pub mod skilled;
 pub mod specs;
 pub mod tables;
-pub mod tau;
 pub mod timed_facts;
 pub mod timeqa;
 pub mod tools;

@@ -41,7 +41,7 @@ pub struct ClarifyConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shop {
-    /// The folder with its data, laid out as `docs/environments/tau.md` says.
+    /// The folder with its data: `data/tau2/domains` of tau2-bench.
     pub path: String,
     /// Whether goals are what the benchmark's tasks want; otherwise they are drawn, of customers whom no task serves.
     #[serde(default)]

@@ -10,6 +10,7 @@ mod goal;
 mod made;
 mod play;
 mod reader;
+mod shop;
 mod tau;
 #[cfg(test)]
 mod tests;
@@ -36,7 +37,7 @@ pub use belief::Belief;
 pub use config::{Asker, ClarifyConfig, Component, PromptStyle, Role, Shop, Span};
 pub use goal::{Goal, Known, Slot};
 
-use crate::tau::customers::TEST_ONLY;
+use shop::TEST_ONLY;
 use tau::{Customers, Wish};
 use truth::Truth;
 use world::Records;

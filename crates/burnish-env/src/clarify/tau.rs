@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::config::Shop;
 use super::goal::Goal;
+use super::shop::{self, Customer, GoldCall, Open, Payment, REASONS, Thing};
 use crate::EnvError;
 use crate::settings::config_error;
-use crate::tau::customers::{self, Customer, GoldCall, Open, Payment, REASONS, Thing};
 
 /// Between items, options and ways to pay, whose names have spaces and commas.
 pub(super) const SEPARATOR: &str = "; ";
@@ -44,7 +44,7 @@ impl Customers {
     /// # Errors
     /// If a file is missing or not as expected, or there is nobody to ask.
     pub(super) fn read(shop: &Shop) -> Result<Self, EnvError> {
-        let customers::Customers { untasked, gold, files } = customers::Customers::read(&shop.path)?;
+        let shop::Customers { untasked, gold, files } = shop::Customers::read(&shop.path)?;
         let wish = |GoldCall { id, customer, call }| {
             let goal = reached(&customer, &call)?;
             Some((id, customer, goal))

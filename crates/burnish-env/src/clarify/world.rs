@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::goal::{Goal, Slot};
+use super::shop::Customer;
 use super::{made, tau};
-use crate::tau::customers::Customer;
 
 /// The records of a customer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -67,6 +67,11 @@ fn a_hello_says_its_version_first() {
     tool["repeating"] = json!("outside");
     let said = hello(fields(json!({"protocol": 1, "tools": [tool]}))).unwrap();
     assert_eq!((said.tools[0].repeating, said.tools[0].spec.more.len()), (Some(Repeating::Outside), 0));
+    tool["repeating"] = Value::Null;
+    let said = hello(fields(json!({"protocol": 1, "tools": [tool], "evaluation_only": true}))).unwrap();
+    assert_eq!((said.tools[0].repeating, said.evaluation_only), (None, true));
+    let run = json!({"name": "run", "description": "runs", "parameters": {"type": "object"}});
+    refuse(json!({"protocol": 1, "tools": [run, tool]}), "calls of `look` are steps");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use burnish_core::{Episode, Message, Role, Task, Turn};
 use burnish_env::rollout::{Overlong, RolloutSpec, play, replay};
-use burnish_env::{Generator, build};
+use burnish_env::{Generator, Step, build};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -529,5 +529,41 @@ fn a_taskset_of_verifiers_with_tools_runs_them() {
     for episode in episodes {
         assert_eq!((episode.verdict.rewards["right"], episode.verdict.metrics["lookups"]), (1.0, 1.0));
         assert_eq!(episode.answers.len(), 2);
+    }
+}
+
+#[test]
+fn bfcl_is_played_by_its_package() {
+    let Some(mut config) = bridged("bfcl_eval", json!({"category": ["multi_turn_base"]}), 60.0) else {
+        return;
+    };
+    config["command"][6] = json!("burnish.bridges.from_bfcl");
+    let generator = build("agent", &config).unwrap();
+    assert!(generator.evaluation_only().is_some());
+    let tasks = generator.tasks(1, 20).unwrap().tasks;
+    let played = demonstrated(&*generator, &tasks);
+    assert!(played.len() == 20 && played.iter().all(|(_, episode)| episode.verdict.success));
+}
+
+#[test]
+fn tau2_is_played_by_its_package_with_a_customer_of_ours() {
+    let Some(mut config) = bridged("tau2", json!({"domain": "airline"}), 60.0) else { return };
+    config["command"][6] = json!("burnish.bridges.from_tau2");
+    let generator = build("command", &config).unwrap();
+    assert!(generator.evaluation_only().is_some());
+    let tasks = generator.tasks(1, 4).unwrap().tasks;
+    let its = generator.demonstrations().unwrap();
+    for task in &tasks {
+        let shown = its.demonstrate_episode(task).unwrap();
+        let gold: Vec<Message> =
+            shown.into_iter().skip(task.prompt.len()).filter(|it| it.role == Role::Assistant).collect();
+        let mut environment = generator.environment();
+        environment.reset(task, 0).unwrap();
+        assert!(environment.tools().len() > 10);
+        let said = gold.iter().map(|answer| environment.step(answer).unwrap()).next_back().unwrap();
+        let Step::Ask(question) = said else { panic!("{said:?}") };
+        assert_eq!(question.who, "user");
+        assert_eq!(environment.hear(&Message::assistant("###STOP###")).unwrap(), Step::Done);
+        assert!(environment.verify().unwrap().success, "{}", task.id);
     }
 }

@@ -310,3 +310,41 @@ fn processes_are_started_only_while_all_others_are_busy() {
     let started = fixture.written("started").len();
     assert!(started < 50, "{started} processes for 200 short episodes");
 }
+
+const STEPPED: &str = r#"
+from environment import Done, Environment, serve
+
+class Stepped(Environment):
+    evaluation_only = True
+    offered = [{"name": "look", "description": "Looks.",
+                "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}]
+
+    def task(self, seed):
+        return "Look."
+
+    def reset(self, task, seed):
+        self.seen = []
+
+    def step(self, message):
+        calls = message.get("tool_calls", [])
+        self.seen += [call["function"]["name"] for call in calls]
+        return [{"role": "tool", "name": "look", "content": "fog"}] if calls else Done
+
+    def verify(self):
+        return {"reward": float(len(self.seen)), "feedback": " ".join(self.seen)}
+
+serve(Stepped)
+"#;
+
+#[test]
+fn a_program_may_take_calls_as_steps_and_say_that_its_tasks_are_a_test_set() {
+    let Some(fixture) = Fixture::new(STEPPED) else { return };
+    let generator = fixture.generator(json!({}));
+    assert!(generator.evaluation_only().unwrap().contains("never for training"));
+    let tasks = generator.tasks(1, 1).unwrap().tasks;
+    // Also a call that does not fit the schema, and one of a tool that is not there.
+    let episodes = played(&*generator, &tasks, &["look {\"at\": 3}", "lock {}", "That is all."]);
+    assert_eq!((reason(&episodes[0]), episodes[0].verdict.rewards["reward"]), ("", 2.0));
+    assert_eq!(episodes[0].verdict.feedback.as_deref(), Some("look lock"));
+    assert_eq!(episodes[0].record.calls.made, 0);
+}

@@ -3,7 +3,6 @@
 
 mod agent;
 mod associative;
-mod bfcl;
 mod bridges;
 mod chains;
 mod chains_rewards;

@@ -15,7 +15,7 @@ pub struct Played {
     pub name: &'static str,
     /// Its title, with the paper.
     pub title: &'static str,
-    /// What it reads; `None` if its tasks come with burnish.
+    /// What it reads; `None` if its tasks come with burnish, or with the package that plays it.
     pub data: Option<Data>,
     /// The recipe without the data.
     recipe: &'static str,
@@ -32,8 +32,6 @@ pub struct Data {
     pub licence: &'static str,
     /// What has to be in the folder.
     needs: &'static str,
-    /// Does the environment take several folders?
-    is_list: bool,
 }
 
 /// Every benchmark that is played.
@@ -41,13 +39,7 @@ pub const PLAYED: &[Played] = &[
     Played {
         name: "bfcl",
         title: "BFCL v4: calls of functions, single-turn by syntax tree and multi-turn by state (Patil et al. 2025)",
-        data: Some(Data {
-            folder: "bfcl",
-            source: "https://github.com/ShishirPatil/gorilla, berkeley-function-call-leaderboard/bfcl_eval/data",
-            licence: "Apache-2.0",
-            needs: "possible_answer",
-            is_list: false,
-        }),
+        data: None,
         recipe: include_str!("played/bfcl.toml"),
     },
     Played {
@@ -58,7 +50,6 @@ pub const PLAYED: &[Played] = &[
             source: "https://github.com/evalplus/evalplus (2023), with HumanEval's own HumanEval.jsonl beside it",
             licence: "Apache-2.0, MIT",
             needs: "HumanEvalPlus.jsonl",
-            is_list: true,
         }),
         recipe: include_str!("played/codespec.toml"),
     },
@@ -71,13 +62,7 @@ pub const PLAYED: &[Played] = &[
     Played {
         name: "tau2",
         title: "tau2-bench, airline and retail: customers served with tools and a policy (arXiv:2506.07982)",
-        data: Some(Data {
-            folder: "tau2",
-            source: "https://github.com/sierra-research/tau2-bench, data/tau2/domains",
-            licence: "MIT",
-            needs: "retail",
-            is_list: false,
-        }),
+        data: None,
         recipe: include_str!("played/tau2.toml"),
     },
 ];
@@ -100,7 +85,7 @@ impl Played {
             }
             None if data.is_some() => {
                 return Err(RunError::Refused(format!(
-                    "--data: the tasks of {} come with burnish",
+                    "--data: the tasks of {} come with burnish, or with the package that its recipe names",
                     self.name
                 )));
             }
@@ -127,10 +112,7 @@ impl Data {
                 let folder = std::path::absolute(&folder).unwrap_or(folder);
                 // A TOML string is quoted as a JSON string is.
                 let path = serde_json::Value::from(folder.display().to_string());
-                Ok(match self.is_list {
-                    true => format!("env.config.path=[{path}]"),
-                    false => format!("env.config.path={path}"),
-                })
+                Ok(format!("env.config.path=[{path}]"))
             }
             folder => {
                 let Data { folder: usual, source, licence, needs, .. } = self;

@@ -36,60 +36,60 @@ fn judged(scratch: &Scratch, arguments: &[&str]) -> Option<Value> {
     Some(parsed(&String::from_utf8(output.stdout).unwrap()))
 }
 
-#[test]
-fn tau2_has_its_known_floor() {
-    let Some(data) = data("tau2_bench") else { return };
-    let scratch = Scratch::new();
-    let (url, sent) = serve(helpless);
-    let ask = ["eval", "tau2", "--data", &data, "--policy", &url, "--model", "served", "--json"];
-    let found = parsed(&scratch.burnish(&ask).succeeds().stdout());
-    // 7 of 114 tasks of the shop and 23 of 50 of the airline change nothing and tell nothing.
-    assert_eq!(found["tasks"], 164);
-    assert!((found["success"]["mean"].as_f64().unwrap() - 30.0 / 164.0).abs() < 1e-9, "{found}");
-    let of = |domain: &str| found["by_label"]["domain"][domain]["success"]["mean"].as_f64().unwrap();
-    assert!((of("airline") - 23.0 / 50.0).abs() < 1e-9 && (of("retail") - 7.0 / 114.0).abs() < 1e-9);
-    // The server was given the tools of the domain and its policy.
-    let sent = sent.lock().unwrap();
-    assert!(sent.iter().all(|asked| asked["tools"].as_array().unwrap().len() > 10));
-    assert!(sent[0]["messages"][0]["content"].as_str().unwrap().contains("policy"));
+/// The Python that has a package: that of `BURNISH_PYTHON`, or `python3`.
+fn python_with(package: &str) -> Option<String> {
+    let python = std::env::var("BURNISH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let import = format!("import {package}");
+    if !std::process::Command::new(&python).args(["-c", &import]).output().is_ok_and(|it| it.status.success())
+    {
+        println!("skipped: {python} has no {package}; BURNISH_PYTHON can name one that has");
+        return None;
+    }
+    Some(python)
+}
+
+/// The override that names a bridge of this repository.
+fn bridge(python: &str, name: &str) -> String {
+    let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let module = format!("burnish.bridges.{name}");
+    let path = format!("PYTHONPATH={}", helper.display());
+    format!("env.config.command={}", serde_json::json!(["env", path, python, "-m", module]))
 }
 
 #[test]
-fn bfcl_is_played_by_category() {
-    let Some(data) = data("bfcl_v4") else { return };
+fn bfcl_is_played_by_its_package() {
+    let Some(python) = python_with("bfcl_eval") else { return };
     let scratch = Scratch::new();
     let (url, _) = serve(helpless);
-    let ask = |category: &str| {
-        let category = format!("env.config.category=[\"{category}\"]");
-        let ask =
-            ["eval", "bfcl", "--data", &data, "--policy", &url, "--model", "m", "--limit", "20", "--json"];
-        parsed(&scratch.burnish(&[&ask[..], &[&category]].concat()).succeeds().stdout())
-    };
     // Where no function fits, saying so is right; nowhere else.
-    assert_eq!(ask("irrelevance")["success"]["mean"], 1.0);
-    for category in ["simple_python", "parallel", "multi_turn_base"] {
-        let found = ask(category);
-        assert_eq!((&found["success"]["mean"], &found["tasks"]), (&0.0.into(), &20.into()), "{category}");
+    for (category, right) in [("irrelevance", 1.0), ("simple_python", 0.0), ("multi_turn_base", 0.0)] {
+        let category = format!("env.config.settings.category=[\"{category}\"]");
+        let ask = ["eval", "bfcl", "--policy", &url, "--model", "m", "--limit", "20", "--json"];
+        let more = [bridge(&python, "from_bfcl"), category];
+        let more = more.each_ref().map(String::as_str);
+        let found = parsed(&scratch.burnish(&[&ask[..], &more].concat()).succeeds().stdout());
+        assert_eq!((&found["success"]["mean"], &found["tasks"]), (&right.into(), &20.into()), "{found}");
     }
 }
 
 #[test]
-fn a_policy_of_ones_own_plays_what_a_server_plays() {
-    let (Some(bfcl), Some(tau)) = (data("bfcl_v4"), data("tau2_bench")) else { return };
-    let scratch = Scratch::with_policy();
-    // Long enough for a policy in prose and a dozen tools; what it says is noise.
-    let longer = ["policy.new.max_position_embeddings=32768", "train.max_steps=1", "checkpoint.every=1"];
-    scratch.burnish(&[&["sft", "sft.toml", "--overwrite"], &longer[..]].concat()).succeeds();
-    let play = |name: &str, data: &str, more: &[&str]| {
-        let ask = ["eval", name, "--data", data, "--policy", "tiny", "--json", "rollout.tokens_max=8"];
-        let found = parsed(&scratch.burnish(&[&ask[..], more].concat()).succeeds().stdout());
-        assert!(found.get("prompt_too_long").is_none() && found["unscored"] == 0, "{found}");
-        (found["tasks"].as_u64().unwrap(), found["success"]["mean"].as_f64().unwrap())
-    };
-    assert_eq!(play("bfcl", &bfcl, &["--limit", "4", "env.config.category=[\"irrelevance\"]"]), (4, 1.0));
-    assert_eq!(play("bfcl", &bfcl, &["--limit", "4", "env.config.category=[\"simple_python\"]"]), (4, 0.0));
-    let short = ["--limit", "2", "env.config.domain=[\"retail\"]", "env.config.turns=2"];
-    assert_eq!(play("tau2", &tau, &short), (2, 0.0));
+fn tau2_is_played_by_its_package() {
+    let Some(python) = python_with("tau2") else { return };
+    let scratch = Scratch::new();
+    let (url, sent) = serve(helpless);
+    // A customer who is content with everything.
+    let (customer, _) = serve(|_: usize, _: &Value| said("###STOP###"));
+    let user = format!("user={{endpoint={{url=\"{customer}\", model=\"m\"}}}}");
+    let ask = ["eval", "tau2", "--policy", &url, "--model", "m", "--json"];
+    let more = [bridge(&python, "from_tau2"), user, "env.config.settings.domain=\"airline\"".to_owned()];
+    let more = more.each_ref().map(String::as_str);
+    let found = parsed(&scratch.burnish(&[&ask[..], &more].concat()).succeeds().stdout());
+    // 23 of 50 tasks change nothing and tell nothing.
+    assert_eq!((&found["tasks"], &found["unscored"]), (&50.into(), &0.into()), "{found}");
+    assert!((found["success"]["mean"].as_f64().unwrap() - 23.0 / 50.0).abs() < 1e-9, "{found}");
+    let sent = sent.lock().unwrap();
+    assert!(sent.iter().all(|asked| asked["tools"].as_array().unwrap().len() > 10));
+    assert!(sent[0]["messages"][0]["content"].as_str().unwrap().contains("<policy>"));
 }
 
 #[test]
@@ -145,17 +145,10 @@ fn what_is_missing_or_has_no_meaning_is_named() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && parts.iter().all(|part| error.contains(part)), "{error}");
     };
-    refused(&["eval", "tau2", "--policy", "tiny"], &["tau2 needs its data", "BURNISH_DATA/tau2", "MIT"]);
-    refused(
-        &["eval", "bfcl", "--data", "tiny", "--policy", "tiny"],
-        &["there is no `possible_answer` in `tiny`"],
-    );
+    refused(&["eval", "codespec", "--policy", "tiny"], &["codespec needs its data", "BURNISH_DATA/codespec"]);
+    refused(&["eval", "bfcl", "--data", "tiny", "--policy", "tiny"], &["the tasks of bfcl come with"]);
     refused(&["eval", "tau3", "--policy", "tiny"], &["did you mean `tau2`?"]);
     refused(&["eval", "bfcl", "--policy", "tiny", "--lang", "en"], &["--lang", "bfcl"]);
-    let Some(data) = data("bfcl_v4") else { return };
-    refused(&["eval", "bfcl", "--data", &data], &["which policy?"]);
-    refused(
-        &["eval", "bfcl", "--data", &data, "--policy", "tiny", "env.config.nothing=1"],
-        &["env.config.nothing"],
-    );
+    refused(&["eval", "bfcl"], &["which policy?"]);
+    refused(&["eval", "bfcl", "--policy", "tiny", "env.config.nothing=1"], &["env.config.nothing"]);
 }

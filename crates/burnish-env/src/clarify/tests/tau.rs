@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::tests::play;
 use super::*;
-use crate::tau::customers::{Customer, Customers, takes};
-use crate::tau::{tests::shop, tests_real::folder};
+use crate::clarify::shop::tests::{real, shop, takes};
+use crate::clarify::shop::{Customer, Customers};
 
 fn generator(path: &Path, tasks: bool, more: &ClarifyConfig) -> Result<ClarifyTasks, EnvError> {
     let shop = Some(Shop { path: path.display().to_string(), tasks });
@@ -160,7 +160,7 @@ fn a_customer_of_tau_bench_is_asked_like_any_other() {
 
 #[test]
 fn goals_of_the_real_shop_are_the_calls_that_its_tools_take_and_its_tasks_are_among_them() {
-    let Some(folder) = folder("tau2_bench") else { return };
+    let Some(folder) = real() else { return };
     let path = folder.display().to_string();
     let customers = Customers::read(&path).unwrap();
     let takes = takes(&path);

@@ -4,62 +4,62 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Retail;
-use super::data::Order;
+use super::Shop;
 use super::order::{DELIVERED, PENDING};
+use super::records::{Method, Order};
 
 /// A customer's open orders, with what their items can be exchanged for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Customer {
+pub(in crate::clarify) struct Customer {
     /// Orders with which something can be done: those that are pending or delivered.
-    pub(crate) orders: Vec<Open>,
+    pub(in crate::clarify) orders: Vec<Open>,
     /// Products of these orders by id, with the variants that there are.
-    pub(crate) products: BTreeMap<String, Vec<Thing>>,
+    pub(in crate::clarify) products: BTreeMap<String, Vec<Thing>>,
     /// Ways to pay.
-    pub(crate) payments: Vec<Payment>,
+    pub(in crate::clarify) payments: Vec<Payment>,
 }
 
 /// An order with which something can be done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Open {
-    pub(crate) id: String,
+pub(in crate::clarify) struct Open {
+    pub(in crate::clarify) id: String,
     /// Whether it has arrived.
-    pub(crate) delivered: bool,
+    pub(in crate::clarify) delivered: bool,
     /// How it was paid; `None` for an order without a payment.
-    pub(crate) paid: Option<String>,
+    pub(in crate::clarify) paid: Option<String>,
     /// Its items, each once, with the product that they are of.
-    pub(crate) items: Vec<(String, Thing)>,
+    pub(in crate::clarify) items: Vec<(String, Thing)>,
 }
 
 /// An item, or a variant of a product; `price` is in dollars.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Thing {
-    pub(crate) id: String,
-    pub(crate) name: String,
+pub(in crate::clarify) struct Thing {
+    pub(in crate::clarify) id: String,
+    pub(in crate::clarify) name: String,
     /// Values of its options, as `red, large`.
-    pub(crate) options: String,
-    pub(crate) price: f64,
+    pub(in crate::clarify) options: String,
+    pub(in crate::clarify) price: f64,
 }
 
 /// A way to pay, with what is on it if it is a gift card, in dollars.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Payment {
-    pub(crate) id: String,
+pub(in crate::clarify) struct Payment {
+    pub(in crate::clarify) id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) balance: Option<f64>,
+    pub(in crate::clarify) balance: Option<f64>,
 }
 
 fn words(options: &BTreeMap<String, String>) -> String {
     options.values().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-impl Retail {
+impl Shop {
     /// The customer with this id; `None` if there is none, or nothing can be done for them.
-    pub(in crate::tau) fn customer(&self, user_id: &str) -> Option<Customer> {
+    pub(super) fn customer(&self, user_id: &str) -> Option<Customer> {
         let user = self.users.get(user_id)?;
         let owned = |id: &String| self.orders.get(id).filter(|order| order.user_id == user_id);
         let orders: Vec<Open> = user.orders.iter().filter_map(owned).filter_map(open).collect();
@@ -75,10 +75,8 @@ impl Retail {
             });
             products.insert(id.clone(), things.collect());
         }
-        let payment = |(id, method): (&String, &super::data::Method)| Payment {
-            id: id.clone(),
-            balance: method.balance(),
-        };
+        let payment =
+            |(id, method): (&String, &Method)| Payment { id: id.clone(), balance: method.balance() };
         let payments = user.payment_methods.iter().map(payment).collect();
         (!orders.is_empty()).then_some(Customer { orders, products, payments })
     }

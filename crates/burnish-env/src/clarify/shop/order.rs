@@ -1,50 +1,22 @@
-//! Tools that change orders and addresses. Each checks everything before it changes anything.
+//! Tools that change what is open to a customer. Each checks everything before it changes anything.
 
 use serde::Deserialize;
 
-use super::Retail;
-use super::data::{Address, Method, Order, Payment, Transaction, User, Variant};
-use crate::tau::wire::{Said, rounded, text};
+use super::Shop;
+use super::records::{Method, Order, Payment, Transaction, User, Variant};
+
+/// Why a tool refuses; nothing has changed then.
+type Done = Result<(), String>;
 
 pub(super) const PENDING: &str = "pending";
 pub(super) const DELIVERED: &str = "delivered";
 /// Why an order may be cancelled.
-pub(crate) const REASONS: [&str; 2] = ["no longer needed", "ordered by mistake"];
+pub(in crate::clarify) const REASONS: [&str; 2] = ["no longer needed", "ordered by mistake"];
 
 #[derive(Deserialize)]
 pub(super) struct Cancel {
     order_id: String,
     reason: String,
-}
-
-#[derive(Deserialize)]
-pub(super) struct ReaddressOrder {
-    order_id: String,
-    #[serde(flatten)]
-    address: NewAddress,
-}
-
-#[derive(Deserialize)]
-pub(super) struct ReaddressUser {
-    user_id: String,
-    #[serde(flatten)]
-    address: NewAddress,
-}
-
-#[derive(Deserialize)]
-struct NewAddress {
-    address1: String,
-    address2: String,
-    city: String,
-    state: String,
-    country: String,
-    zip: String,
-}
-
-impl From<NewAddress> for Address {
-    fn from(NewAddress { address1, address2, city, state, country, zip }: NewAddress) -> Self {
-        Address { address1, address2, city, country, state, zip }
-    }
 }
 
 #[derive(Deserialize)]
@@ -74,13 +46,12 @@ fn surplus<'a>(order: &Order, named: &'a [String]) -> Option<&'a String> {
     named.iter().find(|id| named.iter().filter(|other| other == id).count() > count(id))
 }
 
-fn sorted(ids: &[String]) -> Vec<String> {
-    let mut ids = ids.to_vec();
-    ids.sort();
-    ids
+/// Rounded to cents, halves as in Python: by the exact value of the float.
+fn rounded(amount: f64) -> f64 {
+    format!("{amount:.2}").parse().unwrap_or(amount)
 }
 
-impl Retail {
+impl Shop {
     fn method<'a>(&'a self, user_id: &str, method: &str) -> Result<&'a Method, String> {
         let user: &User = self.user(user_id)?;
         user.payment_methods.get(method).ok_or_else(|| "Payment method not found".to_owned())
@@ -88,7 +59,7 @@ impl Retail {
 
     /// Adds to the balance of a gift card; other ways to pay have none.
     fn add_to_gift_card(&mut self, user_id: &str, method: &str, amount: f64) {
-        let user = self.users.edit(user_id);
+        let user = self.users.get_mut(user_id);
         if let Some(Method::GiftCard { balance, .. }) =
             user.and_then(|user| user.payment_methods.get_mut(method))
         {
@@ -96,14 +67,12 @@ impl Retail {
         }
     }
 
-    /// Puts the changed order in its place, and shows it.
-    fn keep(&mut self, order: Order) -> Said {
-        let said = text(&order)?;
+    /// Puts the changed order in its place.
+    fn keep(&mut self, order: Order) {
         self.orders.insert(order.order_id.clone(), order);
-        Ok(said)
     }
 
-    pub(super) fn cancel(&mut self, given: &Cancel) -> Said {
+    pub(super) fn cancel(&mut self, given: &Cancel) -> Done {
         let mut order = self.order(&given.order_id)?.clone();
         if order.status != PENDING {
             return Err("Non-pending order cannot be cancelled".to_owned());
@@ -121,27 +90,11 @@ impl Retail {
         }
         order.payment_history.extend(refunds);
         order.status = "cancelled".to_owned();
-        order.cancel_reason = Some(given.reason.clone());
-        self.keep(order)
+        self.keep(order);
+        Ok(())
     }
 
-    pub(super) fn readdress_order(&mut self, given: ReaddressOrder) -> Said {
-        let mut order = self.order(&given.order_id)?.clone();
-        if !order.status.contains(PENDING) {
-            return Err("Non-pending order cannot be modified".to_owned());
-        }
-        order.address = given.address.into();
-        self.keep(order)
-    }
-
-    pub(super) fn readdress_user(&mut self, given: ReaddressUser) -> Said {
-        self.user(&given.user_id)?;
-        let Some(user) = self.users.edit(&given.user_id) else { return Err("User not found".to_owned()) };
-        user.address = given.address.into();
-        text(user)
-    }
-
-    pub(super) fn pay_otherwise(&mut self, given: &PayOtherwise) -> Said {
+    pub(super) fn pay_otherwise(&mut self, given: &PayOtherwise) -> Done {
         let mut order = self.order(&given.order_id)?.clone();
         if !order.status.contains(PENDING) {
             return Err("Non-pending order cannot be modified".to_owned());
@@ -165,7 +118,8 @@ impl Retail {
         let payment = Payment { payment_method_id: given.payment_method_id.clone(), ..paid.clone() };
         let refund = Payment { transaction_type: Transaction::Refund, ..paid };
         order.payment_history.extend([payment, refund]);
-        self.keep(order)
+        self.keep(order);
+        Ok(())
     }
 
     /// The variants that a customer gets for items, and what they cost more, in dollars.
@@ -198,7 +152,7 @@ impl Retail {
     }
 
     /// Each item becomes its own new variant, whatever the order in which they are named.
-    pub(super) fn modify_items(&mut self, given: &Swap) -> Said {
+    pub(super) fn modify_items(&mut self, given: &Swap) -> Done {
         let mut order = self.order(&given.order_id)?.clone();
         if order.status != PENDING {
             return Err("Non-pending order cannot be modified".to_owned());
@@ -227,10 +181,11 @@ impl Retail {
         }
         order.status = "pending (item modified)".to_owned();
         self.add_to_gift_card(&order.user_id, &given.payment_method_id, -difference);
-        self.keep(order)
+        self.keep(order);
+        Ok(())
     }
 
-    pub(super) fn exchange(&mut self, given: &Swap) -> Said {
+    pub(super) fn exchange(&mut self, given: &Swap) -> Done {
         let mut order = self.order(&given.order_id)?.clone();
         if order.status != DELIVERED {
             return Err("Non-delivered order cannot be exchanged".to_owned());
@@ -241,14 +196,11 @@ impl Retail {
             return Err("Insufficient gift card balance to pay for the price difference".to_owned());
         }
         order.status = "exchange requested".to_owned();
-        order.exchange_items = Some(sorted(&given.item_ids));
-        order.exchange_new_items = Some(sorted(&given.new_item_ids));
-        order.exchange_payment_method_id = Some(given.payment_method_id.clone());
-        order.exchange_price_difference = Some(difference);
-        self.keep(order)
+        self.keep(order);
+        Ok(())
     }
 
-    pub(super) fn give_back(&mut self, given: &GiveBack) -> Said {
+    pub(super) fn give_back(&mut self, given: &GiveBack) -> Done {
         let mut order = self.order(&given.order_id)?.clone();
         if order.status != DELIVERED {
             return Err("Non-delivered order cannot be returned".to_owned());
@@ -262,8 +214,7 @@ impl Retail {
             return Err("Some item not found".to_owned());
         }
         order.status = "return requested".to_owned();
-        order.return_items = Some(sorted(&given.item_ids));
-        order.return_payment_method_id = Some(given.payment_method_id.clone());
-        self.keep(order)
+        self.keep(order);
+        Ok(())
     }
 }

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 /// A customer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::tau) struct User {
+pub(super) struct User {
     /// Not in the first version's files, where it is only the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::tau) user_id: Option<String>,
+    pub(super) user_id: Option<String>,
     pub(super) name: Name,
     pub(super) address: Address,
     pub(super) email: String,
@@ -68,9 +68,9 @@ impl Method {
 /// A kind of thing that is sold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::tau) struct Product {
+pub(super) struct Product {
     pub(super) name: String,
-    pub(in crate::tau) product_id: String,
+    pub(super) product_id: String,
     pub(super) variants: BTreeMap<String, Variant>,
 }
 
@@ -87,9 +87,9 @@ pub(super) struct Variant {
 /// An order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::tau) struct Order {
-    pub(in crate::tau) order_id: String,
-    pub(in crate::tau) user_id: String,
+pub(super) struct Order {
+    pub(super) order_id: String,
+    pub(super) user_id: String,
     pub(super) address: Address,
     pub(super) items: Vec<Item>,
     pub(super) status: String,
