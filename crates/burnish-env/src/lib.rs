@@ -6,6 +6,24 @@
 //!
 //! [`CATALOGUE`] lists the built-in environments; [`rollout`] plays episodes.
 
+/// What every [`Generator`] with a field `config` says of itself: its id, its configuration, and the bounds of its keys.
+macro_rules! configured {
+    ($id:expr, $bounds:path) => {
+        fn id(&self) -> &'static str {
+            $id
+        }
+
+        fn config(&self) -> serde_json::Value {
+            $crate::settings::to_value(&self.config).unwrap_or_default()
+        }
+
+        fn bounds(&self) -> Vec<$crate::Bound> {
+            $bounds()
+        }
+    };
+}
+pub(crate) use configured;
+
 mod abilities;
 pub mod accounts;
 pub mod associative;

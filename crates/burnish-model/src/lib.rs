@@ -36,6 +36,9 @@ mod weights;
 
 use std::path::{Path, PathBuf};
 
+use burnish_tensor::{Elements, ParamEntry};
+use rayon::prelude::*;
+
 pub use calls::{
     Answer, AnswerTo, ArgumentShape, ArgumentsShape, CallFormat, CallShape, Recorded, ShapeError, ValueShape,
     read_arguments,
@@ -131,6 +134,20 @@ pub fn load_model_over(
         );
         return Err(ModelError::malformed(&chat_dir.join("tokenizer.json"), problem));
     }
+    if let Some(name) = not_finite(&model) {
+        let problem = format!("`{name}` has values that are no numbers (NaN) or infinite: nothing can be computed with it");
+        return Err(ModelError::malformed(dir, problem));
+    }
     model.restrict_vocab(|id| chat.can_be_sampled(id));
     Ok((model, chat))
+}
+
+/// The first tensor with values that are not finite.
+fn not_finite(model: &Model) -> Option<&str> {
+    let entries = model.params.entries();
+    let is_finite = |entry: &ParamEntry| match model.params.elements(entry.param) {
+        Elements::F32(values) => values.iter().all(|value| value.is_finite()),
+        Elements::Bf16(values) => values.iter().all(|value| value.is_finite()),
+    };
+    entries.par_iter().find_first(|entry| !is_finite(entry)).map(|entry| entry.name.as_str())
 }

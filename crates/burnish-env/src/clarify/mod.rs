@@ -166,17 +166,7 @@ impl ClarifyTasks {
 }
 
 impl Generator for ClarifyTasks {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        settings::to_value(&self.config).unwrap_or_default()
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        config::bounds()
-    }
+    crate::configured!(ID, config::bounds);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(self.config.rewards.iter().map(|component| component.name().to_owned()).collect())

@@ -142,17 +142,7 @@ impl Orders {
 }
 
 impl Generator for Orders {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        settings::to_value(&self.config).unwrap_or_default()
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        config::bounds()
-    }
+    crate::configured!(ID, config::bounds);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(vec!["success".to_owned()])

@@ -92,17 +92,7 @@ impl Recall {
 }
 
 impl Generator for Recall {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        to_value(&self.config).unwrap_or_default()
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        bounds()
-    }
+    crate::configured!(ID, bounds);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(vec!["recall".to_owned()])

@@ -166,17 +166,7 @@ impl SkillLibrary for SkilledTasks {
 }
 
 impl Generator for SkilledTasks {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        settings::to_value(&self.config).unwrap_or_default()
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        config::bounds()
-    }
+    crate::configured!(ID, config::bounds);
 
     fn components(&self) -> Option<Vec<String>> {
         self.inner.components()

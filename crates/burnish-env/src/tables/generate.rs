@@ -138,17 +138,7 @@ fn other_order(order: &mut [usize], stream: &mut Stream) {
 }
 
 impl Generator for Tables {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        to_value(&self.config).unwrap_or_default()
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        bounds()
-    }
+    crate::configured!(ID, bounds);
 
     fn components(&self) -> Option<Vec<String>> {
         let is_proxy = self.config.is_real();

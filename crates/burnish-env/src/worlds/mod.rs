@@ -98,17 +98,7 @@ impl Worlds {
 }
 
 impl Generator for Worlds {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        settings::to_value(&self.config).unwrap_or_default()
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        config::bounds()
-    }
+    crate::configured!(ID, config::bounds);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(self.config.rewards.iter().map(|component| component.name().to_owned()).collect())

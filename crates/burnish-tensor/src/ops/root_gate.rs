@@ -4,59 +4,36 @@
 //! The root and the logistic function are one function here, because the derivative of the root alone has no bound
 //! near 0. Together it is `√β (1 - β) / 2`, so no rate has to be kept away from 0.
 
-use rayon::prelude::*;
-
-use crate::{
-    Buffer, parallel,
-    vector::{self, simd},
-};
+use super::sigmoid::{gated, gated_backward};
+use crate::Buffer;
 
 /// `x ⊙ √σ(gate)`.
 pub(crate) fn forward(x: &[f32], gate: &[f32]) -> Buffer {
-    assert_eq!(x.len(), gate.len(), "one gate for each element");
-    let mut out = Buffer::scratch(x.len());
-    parallel::for_rows(&mut out, 1, |first, out| {
-        let range = first..first + out.len();
-        let (x, gate) = (&x[range.clone()], &gate[range]);
-        simd(
-            #[inline(always)]
-            || {
-                for ((out, &x), &gate) in out.iter_mut().zip(x).zip(gate) {
-                    *out = x * vector::sigmoid(gate).sqrt();
-                }
-            },
-        );
-    });
-    out
+    gated(
+        x,
+        gate,
+        #[inline(always)]
+        |x, beta| x * beta.sqrt(),
+    )
 }
 
 /// The gradients of `x` and of the gate: `d √β`, `d x √β (1 - β) / 2` with `β = σ(gate)`.
 pub(crate) fn backward(x: &[f32], gate: &[f32], d: &[f32]) -> [Buffer; 2] {
-    let [mut d_x, mut d_gate] = [(); 2].map(|()| Buffer::scratch(x.len()));
-    let rows = parallel::task_rows(1);
-    let tasks = d_x.par_chunks_mut(rows).zip(d_gate.par_chunks_mut(rows));
-    tasks.enumerate().for_each(|(task, (d_x, d_gate))| {
-        let range = task * rows..task * rows + d_x.len();
-        let (x, gate, d) = (&x[range.clone()], &gate[range.clone()], &d[range]);
-        simd(
-            #[inline(always)]
-            || {
-                for ((((d_x, d_gate), &x), &gate), &d) in d_x.iter_mut().zip(d_gate).zip(x).zip(gate).zip(d) {
-                    let beta = vector::sigmoid(gate);
-                    *d_x = d * beta.sqrt();
-                    *d_gate = *d_x * x * 0.5 * (1.0 - beta);
-                }
-            },
-        );
-    });
-    [d_x, d_gate]
+    gated_backward(
+        [x, gate, d],
+        #[inline(always)]
+        |x, beta, d| {
+            let d_x = d * beta.sqrt();
+            [d_x, d_x * x * 0.5 * (1.0 - beta)]
+        },
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        reference,
+        parallel, reference,
         testing::{assert_close, assert_gradient, random, weighted, wide},
     };
 

@@ -45,6 +45,25 @@ pub(crate) fn backward(x: &[f32], d: &[f32]) -> Buffer {
 
 /// `x ⊙ σ(gate)`.
 pub(crate) fn gate_forward(x: &[f32], gate: &[f32]) -> Buffer {
+    gated(
+        x,
+        gate,
+        #[inline(always)]
+        |x, s| x * s,
+    )
+}
+
+/// The gradients of `x` and of the gate: `d σ(g)`, `d x σ(g) (1 - σ(g))`.
+pub(crate) fn gate_backward(x: &[f32], gate: &[f32], d: &[f32]) -> [Buffer; 2] {
+    gated_backward(
+        [x, gate, d],
+        #[inline(always)]
+        |x, s, d| [d * s, d * x * s * (1.0 - s)],
+    )
+}
+
+/// `f(x, σ(gate))` for each element.
+pub(super) fn gated(x: &[f32], gate: &[f32], f: impl Fn(f32, f32) -> f32 + Sync) -> Buffer {
     assert_eq!(x.len(), gate.len(), "one gate for each element");
     let mut out = Buffer::scratch(x.len());
     parallel::for_rows(&mut out, 1, |first, out| {
@@ -54,7 +73,7 @@ pub(crate) fn gate_forward(x: &[f32], gate: &[f32]) -> Buffer {
             #[inline(always)]
             || {
                 for ((out, &x), &gate) in out.iter_mut().zip(x).zip(gate) {
-                    *out = x * vector::sigmoid(gate);
+                    *out = f(x, vector::sigmoid(gate));
                 }
             },
         );
@@ -62,8 +81,11 @@ pub(crate) fn gate_forward(x: &[f32], gate: &[f32]) -> Buffer {
     out
 }
 
-/// The gradients of `x` and of the gate: `d σ(g)`, `d x σ(g) (1 - σ(g))`.
-pub(crate) fn gate_backward(x: &[f32], gate: &[f32], d: &[f32]) -> [Buffer; 2] {
+/// The gradients of `x` and of the gate, `f(x, σ(gate), d)` for each element of `[x, gate, d]`.
+pub(super) fn gated_backward(
+    [x, gate, d]: [&[f32]; 3],
+    f: impl Fn(f32, f32, f32) -> [f32; 2] + Sync,
+) -> [Buffer; 2] {
     let [mut d_x, mut d_gate] = [(); 2].map(|()| Buffer::scratch(x.len()));
     let rows = parallel::task_rows(1);
     let tasks = d_x.par_chunks_mut(rows).zip(d_gate.par_chunks_mut(rows));
@@ -74,9 +96,7 @@ pub(crate) fn gate_backward(x: &[f32], gate: &[f32], d: &[f32]) -> [Buffer; 2] {
             #[inline(always)]
             || {
                 for ((((d_x, d_gate), &x), &gate), &d) in d_x.iter_mut().zip(d_gate).zip(x).zip(gate).zip(d) {
-                    let s = vector::sigmoid(gate);
-                    *d_x = d * s;
-                    *d_gate = d * x * s * (1.0 - s);
+                    [*d_x, *d_gate] = f(x, vector::sigmoid(gate), d);
                 }
             },
         );

@@ -107,6 +107,23 @@ fn a_run_directory_names_its_newest_checkpoint() {
 }
 
 #[test]
+fn weights_that_are_no_numbers_are_refused_by_name() {
+    let scratch = Scratch::with_policy();
+    let path = scratch.path("tiny/checkpoints/step_120/model.safetensors");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let names: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
+    let name = "model.layers.1.mlp.up_proj.weight";
+    let from = 8 + header + names[name]["data_offsets"][0].as_u64().unwrap() as usize;
+    // A NaN in bf16.
+    bytes[from..from + 2].copy_from_slice(&0x7fc0_u16.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    for command in [&["train", "grpo.toml"][..], &["generate", "tiny/checkpoints/step_120", "hi"]] {
+        scratch.burnish(command).fails_with(&[name, "NaN"]);
+    }
+}
+
+#[test]
 fn a_prompt_that_does_not_fit_is_refused_or_dropped_as_the_recipe_says() {
     let scratch = Scratch::with_policy();
     let config = scratch.path("tiny/checkpoints/step_120/config.json");

@@ -35,17 +35,7 @@ impl Agents {
 }
 
 impl Generator for Agents {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        to_value(&self.config).unwrap_or_default()
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        bounds()
-    }
+    crate::configured!(ID, bounds);
 
     fn ready(&self) -> Result<(), EnvError> {
         self.tasks.ready()
