@@ -115,7 +115,7 @@ impl Data {
                 Ok(format!("env.config.path=[{path}]"))
             }
             folder => {
-                let Data { folder: usual, source, licence, needs, .. } = self;
+                let Data { folder: usual, source, licence, needs } = self;
                 let place = folder.map(|folder| format!(" in `{}`", folder.display())).unwrap_or_default();
                 Err(RunError::Refused(format!(
                     "{name} needs its data: there is no `{needs}`{place}. It comes from {source} (licence: {licence}); nothing \
