@@ -17,7 +17,7 @@ use burnish_rundir::run_dir::{CHECKPOINTS, RECIPE};
 pub struct Located {
     /// The directory.
     pub dir: PathBuf,
-    /// How it was found, where it has another name.
+    /// A note on how it was found, where it has another name.
     pub note: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Where an adapter's base is.
+//! Finds an adapter's base.
 
 use std::path::{Path, PathBuf};
 

@@ -28,7 +28,7 @@ pub struct Checkpoint {
     /// Indices of `entries` by name.
     by_name: BTreeMap<String, usize>,
     config: Option<Value>,
-    /// What an adapter changes, by the names of tensors.
+    /// An adapter's changes, by the names of tensors.
     deltas: BTreeMap<String, Delta>,
 }
 
@@ -54,12 +54,12 @@ impl<'a> View<'a> {
         View { path, name: &entry.name, dtype: entry.dtype, shape: &entry.shape, bytes, delta: None }
     }
 
-    /// Whether an adapter changes it, so that `bytes` are not its numbers.
+    /// Does an adapter change it, so that `bytes` are not its numbers?
     pub fn is_adapted(&self) -> bool {
         self.delta.is_some()
     }
 
-    /// Whether the bytes of both are the same, and are their numbers.
+    /// Are the bytes of both the same, and their numbers?
     pub(crate) fn is_same(&self, other: &View<'_>) -> bool {
         !self.is_adapted() && !other.is_adapted() && self.bytes == other.bytes
     }

@@ -59,7 +59,7 @@ impl Input {
         Input { path, adapter, layers: None, settings }
     }
 
-    /// Whether both are the same model.
+    /// Are both the same model?
     pub(crate) fn is_model(&self, other: &Input) -> bool {
         (&self.path, &self.adapter) == (&other.path, &other.adapter)
     }
@@ -175,7 +175,7 @@ impl Merge {
         self.method.directions(&self.shared)
     }
 
-    /// Whether the models are slices, which follow each other.
+    /// Are the models slices, which follow each other?
     fn is_stack(&self) -> bool {
         self.method.stacks() && self.inputs.iter().all(|input| input.layers.is_some())
     }

@@ -28,8 +28,8 @@ pub struct Layers {
 /// Lists in config.json that have an item for each layer.
 const LISTS: [&str; 4] = ["layer_types", "mlp_layer_types", "layers_block_type", "no_rope_layers"];
 
-/// How many layers a checkpoint has: as config.json says, else by the names of its tensors.
-fn layers_of<'a>(source: &'a Checkpoint) -> Result<(&'a str, usize), WeightsError> {
+/// The number of layers that a checkpoint has, as config.json says, else by the names of its tensors, and their prefix.
+fn layers_of(source: &Checkpoint) -> Result<(&str, usize), WeightsError> {
     let stacks = count_layers(source);
     let mut said = stacks.iter().filter(|(_, count)| source.layers().is_none_or(|said| said <= **count));
     match (said.next(), said.next()) {
@@ -50,7 +50,7 @@ fn layers_of<'a>(source: &'a Checkpoint) -> Result<(&'a str, usize), WeightsErro
     }
 }
 
-/// Whether `range` is all layers of `source`.
+/// Is `range` all layers of `source`?
 pub(crate) fn is_whole(source: &Checkpoint, range: &Range<usize>) -> bool {
     range.start == 0 && source.layers() == Some(range.end)
 }
@@ -126,7 +126,7 @@ pub(crate) fn stack<'a>(
     Ok((before, notes))
 }
 
-/// Whether a tensor outside of the layers comes before them.
+/// Does a tensor outside of the layers come before them?
 fn is_before(name: &str) -> bool {
     let is_table = ["emb", "wte", "wpe"].iter().any(|part| name.contains(part));
     is_table && !is_one_of(name, &HEADS)

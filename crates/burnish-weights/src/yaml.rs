@@ -1,8 +1,8 @@
 //! mergekit's configurations.
 //!
-//! What is read: `merge_method`, `base_model`, `models` (or `slices`: any of `passthrough`, of other methods one that takes
-//! all layers of every model), `parameters` with single values, gradients over layers and cases by name, `dtype`, `out_dtype`, and
-//! `tokenizer_source: base`. Anything else is an error that names the line and, if one is near, the key that was
+//! It reads `merge_method`, `base_model`, `models` (or `slices`: any of `passthrough`, of other methods one that takes all
+//! layers of every model), `parameters` with single values, gradients over layers and cases by name, `dtype`, `out_dtype`
+//! and `tokenizer_source: base`. Anything else is an error that names the line and, if one is near, the key that was
 //! probably meant.
 
 use std::fs;
@@ -217,7 +217,7 @@ impl File<'_> {
     /// One slice that takes every layer of every model is the same as `models`.
     fn slices(&self, node: &Node<'_>, shared: &mut Settings) -> Result<Vec<Input>, WeightsError> {
         let [slice] = self.sequence(node, "slices")? else {
-            let problem = "only `merge_method: passthrough` stacks slices; other methods take one, with all layers of every model";
+            let problem = "only `merge_method: passthrough` stacks slices; others take one, with all layers of every model";
             return Err(self.error(node, problem));
         };
         let (sources, settings) = self.slice(slice)?;

@@ -63,7 +63,7 @@ pub trait Method: Sync {
     /// What is known about it.
     fn card(&self) -> &'static Card;
 
-    /// Whether it may make a model of slices of layers, each of one model.
+    /// May it make a model of slices of layers, each of one model?
     fn stacks(&self) -> bool {
         false
     }
