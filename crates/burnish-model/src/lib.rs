@@ -135,7 +135,9 @@ pub fn load_model_over(
         return Err(ModelError::malformed(&chat_dir.join("tokenizer.json"), problem));
     }
     if let Some(name) = not_finite(&model) {
-        let problem = format!("`{name}` has values that are no numbers (NaN) or infinite: nothing can be computed with it");
+        let problem = format!(
+            "`{name}` has values that are no numbers (NaN) or infinite: nothing can be computed with it"
+        );
         return Err(ModelError::malformed(dir, problem));
     }
     model.restrict_vocab(|id| chat.can_be_sampled(id));

@@ -20,10 +20,9 @@ mod tests;
 use std::time::Duration;
 
 use burnish_core::{Message, Task, TaskId};
-use serde_json::Value;
 
 use crate::digest::digest;
-use crate::{Bound, Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
+use crate::{Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
 use episode::Truth;
 
 pub use config::{AccountsConfig, Amounts, Kinds, PromptStyle, Steps};

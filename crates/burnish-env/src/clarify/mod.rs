@@ -26,12 +26,9 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream, fold_bytes};
 use burnish_core::{Message, Task, TaskId};
-use serde_json::Value;
 
 use crate::digest::digest;
-use crate::{
-    Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Goals, TaskSet, Wanted, settings,
-};
+use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, Goals, TaskSet, Wanted, settings};
 
 pub use belief::Belief;
 pub use config::{Asker, ClarifyConfig, Component, PromptStyle, Role, Shop, Span};

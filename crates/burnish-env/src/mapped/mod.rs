@@ -18,11 +18,10 @@ use std::sync::Arc;
 
 use burnish_core::{Message, Role, Task, TaskId};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::settings::{self, config_error};
 use crate::skilled::Inner;
-use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Step, TaskSet};
+use crate::{Demonstrations, EnvError, Environment, Generator, Step, TaskSet};
 
 pub use config::MappedConfig;
 

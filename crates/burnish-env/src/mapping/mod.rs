@@ -24,11 +24,10 @@ use std::collections::BTreeMap;
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Message, Task, TaskId};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::digest::digest;
 use crate::settings::config_error;
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
+use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
 use explore::{Explored, explore, lines};
 use site::{Facts, Site};
 

@@ -18,10 +18,9 @@ mod tests;
 
 use burnish_core::{Message, Task, TaskId};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::digest::digest;
-use crate::{Bound, Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
+use crate::{Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
 use menu::Wish;
 use play::{Clerk, Guest, clerk_reads};
 use talk::{reply, user_reads};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Message, Task, TaskId};
-use serde_json::Value;
 
 use super::ID;
 use super::config::{Config, bounds};
@@ -17,7 +16,7 @@ use super::play::Episode;
 use super::wording::answer;
 use crate::digest::digest;
 use crate::settings::{config_error, to_value};
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
 /// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 1_000;

@@ -20,10 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use burnish_core::rng::{Address, Purpose, Stream, fold_bytes};
 use burnish_core::{Message, Task, TaskId};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::settings::{self, config_error};
-use crate::{Bound, Demonstrations, EnvError, Environment, Generator, SkillLibrary, Step, TaskSet};
+use crate::{Demonstrations, EnvError, Environment, Generator, SkillLibrary, Step, TaskSet};
 use play::{ACT, ASK};
 
 pub use config::{Inner, SkilledConfig};

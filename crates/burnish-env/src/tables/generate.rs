@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Message, Task, TaskId};
-use serde_json::Value;
 
 use super::ID;
 use super::config::{Config, Question, Shuffle, bounds};
@@ -21,7 +20,7 @@ use crate::digest::digest;
 use crate::one_turn::{OneTurn, text_of};
 use crate::settings::to_value;
 use crate::shares::spread;
-use crate::{Bound, CellReport, CellStep, Cells, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::{CellReport, CellStep, Cells, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
 /// The last line of a prompt.
 pub const FORMAT: &str = "plan: op, a bit per row : a bit per column ; next op";

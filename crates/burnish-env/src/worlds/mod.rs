@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::digest::digest;
 use crate::settings::{self, config_error};
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 use truth::{Asked, Before, Truth};
 
 pub use config::{Calls, Component, PromptStyle, WorldsConfig};

@@ -4,15 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use burnish_core::{Message, Task};
-use serde_json::Value;
 
 use super::ID;
 use super::config::{Config, bounds};
 use super::doors::Doors;
 use super::play::Asking;
 use crate::command::Commanded;
-use crate::settings::to_value;
-use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Redesign, TaskSet};
+use crate::{Demonstrations, EnvError, Environment, Generator, Redesign, TaskSet};
 
 /// A program that makes tasks and plays them, and asks the policy meanwhile.
 #[derive(Debug)]
