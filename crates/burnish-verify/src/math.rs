@@ -12,8 +12,10 @@ use crate::text;
 use crate::units;
 use crate::work::Work;
 
-/// How much of a text is searched for values, in bytes.
-const SEARCHED: usize = 6_000;
+/// How much of a response without a mark is searched for values, from its end, in bytes.
+const TAIL: usize = 6_000;
+/// How much of the text of a mark is.
+const AHEAD: usize = 500;
 /// The longest response that may be an answer as a whole, in bytes.
 const WHOLE: usize = 400;
 
@@ -112,7 +114,7 @@ impl Reference {
         {
             return Some((Some(value), whole.to_owned(), Place::Whole));
         }
-        let tail = &response[response.ceil_char_boundary(response.len().saturating_sub(SEARCHED))..];
+        let tail = &response[response.ceil_char_boundary(response.len().saturating_sub(TAIL))..];
         let (value, source) = self.values(tail).pop()?;
         Some((value, source, Place::Last))
     }
@@ -129,7 +131,7 @@ impl Reference {
         if value.is_some() || marked.mark == Mark::Boxed {
             return (value, text, place);
         }
-        match self.values(&text).into_iter().next() {
+        match self.values(ahead(&text)).into_iter().next() {
             Some((value, source)) => (value, source, place),
             None => (None, text, place),
         }
@@ -137,12 +139,11 @@ impl Reference {
 
     /// Whether the text after a phrase holds an answer: "the answer is correct" marks none.
     fn holds(&self, text: &str) -> bool {
-        self.is_text() || relation::is_name(&self.value) || !self.values(text).is_empty()
+        self.is_text() || relation::is_name(&self.value) || !self.values(ahead(text)).is_empty()
     }
 
     /// The values of running text.
     fn values(&self, text: &str) -> Vec<(Option<Value>, String)> {
-        let text = &text[..text.floor_char_boundary(SEARCHED)];
         values(text, |source, is_formula| {
             let value = self.read(source, !is_formula)?;
             let is_wanted = if self.is_number {
@@ -189,6 +190,11 @@ impl Reference {
 
 /// A value (if it can be read), its text, and where it was found.
 type Found = (Option<Value>, String, Place);
+
+/// The beginning of a mark's text.
+fn ahead(text: &str) -> &str {
+    &text[..text.floor_char_boundary(AHEAD)]
+}
 
 /// The first sentence: up to a stop that is followed by space.
 fn first_sentence(text: &str) -> &str {
