@@ -126,8 +126,7 @@ impl WeightsSection {
         let mut inputs = Vec::new();
         for (at, model) in self.models.iter().enumerate() {
             let key = Place::Model(at).key();
-            inputs
-                .push(Input { path: model.place().to_owned(), settings: settings(&key, &model.parameters)? });
+            inputs.push(Input::named(model.place().to_owned(), settings(&key, &model.parameters)?));
         }
         let mut base = None;
         if let Some(model) = &self.base_model {
@@ -139,7 +138,7 @@ impl WeightsSection {
             }
             if base.is_none() {
                 let settings = settings(&Place::Base.key(), &model.parameters)?;
-                inputs.push(Input { path: model.place().to_owned(), settings });
+                inputs.push(Input::named(model.place().to_owned(), settings));
                 base = Some(inputs.len() - 1);
             }
         }

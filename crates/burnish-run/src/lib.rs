@@ -20,7 +20,7 @@ mod learner;
 pub mod memory;
 pub mod merge;
 mod model_files;
-mod model_path;
+pub mod model_path;
 mod offline;
 mod online;
 mod others;

@@ -14,9 +14,11 @@ use burnish_rundir::run_dir::{CHECKPOINTS, RECIPE};
 
 /// A model directory, and what to tell a person if another name led to it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Located {
-    pub(crate) dir: PathBuf,
-    pub(crate) note: Option<String>,
+pub struct Located {
+    /// The directory.
+    pub dir: PathBuf,
+    /// A note on how it was found, where it has another name.
+    pub note: Option<String>,
 }
 
 /// Finds the model directory that `given` names.
@@ -25,6 +27,18 @@ pub(crate) struct Located {
 /// If there is none: says what is missing, or how to download it.
 pub(crate) fn locate(given: &Path) -> Result<Located, RunError> {
     locate_in(given, hub_cache().as_deref())
+}
+
+/// As [`locate`], for work on the weights alone: a safetensors file, or a directory that lacks a tokenizer, is taken as it
+/// is.
+///
+/// # Errors
+/// As [`locate`].
+pub fn locate_weights(given: &Path) -> Result<Located, RunError> {
+    match given.exists() && (is_model(given) || !is_run(given)) {
+        true => Ok(Located { dir: given.to_owned(), note: None }),
+        false => locate(given),
+    }
 }
 
 /// Replaces other names of the models that a run starts from by their directories, so that the run always continues
@@ -83,6 +97,10 @@ fn is_model(dir: &Path) -> bool {
     ["config.json", "adapter_config.json"].iter().any(|file| dir.join(file).is_file())
 }
 
+fn is_run(dir: &Path) -> bool {
+    dir.join(RECIPE).is_file() || dir.join(CHECKPOINTS).is_dir()
+}
+
 fn locate_in(given: &Path, cache: Option<&Path>) -> Result<Located, RunError> {
     if is_model(given) {
         check_whole(given)?;
@@ -92,7 +110,7 @@ fn locate_in(given: &Path, cache: Option<&Path>) -> Result<Located, RunError> {
         if let Ok(checkpoint) = Checkpoint::open(given) {
             refuse_if_on_server(given, &checkpoint)?;
         }
-        return match given.join(RECIPE).is_file() || given.join(CHECKPOINTS).is_dir() {
+        return match is_run(given) {
             true => of_run(given),
             false => Err(RunError::Refused(format!(
                 "{}: is neither a model directory (no config.json or adapter_config.json) nor a run directory (no {RECIPE})",
@@ -103,7 +121,8 @@ fn locate_in(given: &Path, cache: Option<&Path>) -> Result<Located, RunError> {
     let shown = given.display();
     if given.exists() {
         return Err(RunError::Refused(format!(
-            "{shown}: is a file; name the directory of a model, with config.json, weights and tokenizer.json"
+            "{shown}: is a file; name the directory of a model, with config.json, weights (safetensors, not GGUF) and \
+             tokenizer.json"
         )));
     }
     let Some(id) = hub_id(given) else {
@@ -193,6 +212,11 @@ fn cached(id: &str, cache: &Path) -> Option<PathBuf> {
     all.next().is_none().then_some(only)
 }
 
+fn has_gguf(dir: &Path) -> bool {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    files.map(|file| file.path()).any(|path| path.extension().is_some_and(|end| end == "gguf"))
+}
+
 /// Reports everything that a model directory lacks at once.
 fn check_whole(dir: &Path) -> Result<(), RunError> {
     let has = |file: &str| dir.join(file).is_file();
@@ -211,6 +235,9 @@ fn check_whole(dir: &Path) -> Result<(), RunError> {
         if has("pytorch_model.bin") || has("pytorch_model.bin.index.json") {
             advice +=
                 "; its weights are a pickle of PyTorch: `save_pretrained` of transformers writes safetensors";
+        } else if has_gguf(dir) {
+            advice += "; GGUF, llama.cpp's format, is not read: fetch the safetensors files of the model that it was \
+                       made from";
         }
     }
     if !has("tokenizer.json") {
@@ -261,6 +288,9 @@ mod tests {
             None,
             &["model.safetensors", "tokenizer.json are missing", "save_pretrained", "pickle"],
         );
+        let quantized = scratch.path().join("quantized");
+        directory(&quantized, &["config.json", "tokenizer.json", "model-Q4.gguf"]);
+        refused(&quantized, None, &["GGUF", "fetch the safetensors files"]);
         let adapter = scratch.path().join("adapter");
         directory(&adapter, &["adapter_config.json"]);
         refused(&adapter, None, &["adapter_model.safetensors is missing"]);

@@ -4,6 +4,7 @@
 //! which names the file of each tensor; or it is one safetensors file. If a directory has both, the single file is
 //! used, as in `transformers`. Nothing is assumed about the architecture.
 
+mod adapter;
 mod error;
 mod index;
 
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use burnish_tensor::{Mapped, map_file};
 use safetensors::{Dtype, SafeTensors};
 
+pub use adapter::adapter_base;
 pub use error::ShardsError;
 
 /// The file of a checkpoint that is one file.
@@ -30,6 +32,10 @@ pub struct Shards {
     /// Tensors by file; `None` for a single file, which lists its own.
     index: Option<BTreeMap<String, BTreeSet<String>>>,
 }
+
+/// Advice about files of llama.cpp.
+const GGUF: &str =
+    "GGUF, llama.cpp's format, is not read; fetch the safetensors files of the model that it was made from";
 
 /// Where a tensor is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,6 +150,9 @@ fn what_is_there(dir: &Path) -> String {
              or name the file itself if it is the only one"
         );
     }
+    if let Some(name) = of(".gguf") {
+        return format!("holds {name}, but no safetensors file; {GGUF}");
+    }
     match of(".bin").or_else(|| of(".pt")).or_else(|| of(".pth")) {
         Some(name) => format!(
             "holds {name}, but no safetensors file; load it with transformers and save it with \
@@ -155,6 +164,9 @@ fn what_is_there(dir: &Path) -> String {
 
 /// The tensors of one file in the order of their bytes.
 fn read_header(path: &Path, bytes: &[u8], file: usize) -> Result<Vec<Entry>, ShardsError> {
+    if bytes.starts_with(b"GGUF") {
+        return Err(ShardsError::malformed(path, format!("is a GGUF file; {GGUF}")));
+    }
     let damaged = |error| {
         let problem = format!(
             "truncated, or not a safetensors file ({error}); it has {} bytes; fetch or save it again",

@@ -64,3 +64,14 @@ fn a_directory_that_is_no_checkpoint_says_what_is_there() {
     write(&dir.path().join("other.safetensors"), &["a"]);
     assert!(error(dir.path()).contains("holds other.safetensors, but neither"));
 }
+
+#[test]
+fn gguf_is_named_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("model-Q4_K_M.gguf");
+    fs::write(&file, b"GGUF\x03\0\0\0").unwrap();
+    for (path, said) in [(dir.path(), "holds model-Q4_K_M.gguf"), (&file, "is a GGUF file")] {
+        let error = error(path);
+        assert!(error.contains(said) && error.contains("fetch the safetensors files"), "{error}");
+    }
+}

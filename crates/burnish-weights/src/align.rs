@@ -4,7 +4,10 @@
 //! input's embedding. Everything else that does not fit is an error: two checkpoints of different architecture have
 //! no sum.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use safetensors::Dtype;
 
 use crate::checkpoint::{Checkpoint, View};
 use crate::vocabulary::check_tokens;
@@ -12,13 +15,25 @@ use crate::{Float, WeightsError};
 
 /// A tensor of the result, and where each input has it.
 pub(crate) struct Aligned<'a> {
-    pub(crate) name: &'a str,
-    /// The tensor of each input; that of the donor alone where it is only copied.
+    pub(crate) name: Cow<'a, str>,
+    /// The tensor of each input; that of the donor alone where it is only copied, that of its slice's model in a stack.
     pub(crate) tensors: Vec<View<'a>>,
+    /// The type in which the result has it, unless another is asked for.
+    pub(crate) dtype: Dtype,
     /// Whether it is the donor's, as it is.
     pub(crate) is_copied: bool,
     /// See [`crate::method::Site::depth`].
     pub(crate) depth: f64,
+    /// The slice that it belongs to, in a stack; else 0.
+    pub(crate) slice: usize,
+}
+
+impl<'a> Aligned<'a> {
+    /// A tensor of a stack.
+    pub(crate) fn of_slice(name: Cow<'a, str>, view: View<'a>, depth: f64, slice: usize) -> Self {
+        let is_copied = Float::of(view.dtype).is_none();
+        Aligned { name, tensors: vec![view], dtype: view.dtype, is_copied, depth, slice }
+    }
 }
 
 /// Ends of the names of embeddings.
@@ -32,7 +47,7 @@ pub(crate) const EMBEDDINGS: [&str; 5] = [
 /// Ends of the names of heads, which may be tied to the embedding.
 pub(crate) const HEADS: [&str; 3] = ["lm_head.weight", "embed_out.weight", "output.weight"];
 /// Ends of the names of buffers that follow from config.json; older files have them.
-const DERIVED: [&str; 3] = ["rotary_emb.inv_freq", "attn.masked_bias", "attention.masked_bias"];
+pub(crate) const DERIVED: [&str; 3] = ["rotary_emb.inv_freq", "attn.masked_bias", "attention.masked_bias"];
 
 pub(crate) fn is_one_of(name: &str, ends: &[&str]) -> bool {
     ends.iter().any(|end| name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
@@ -57,21 +72,22 @@ pub(crate) fn align(
     let mut aligned = Vec::with_capacity(chief.len());
     let mut missing: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for own in chief.tensors() {
-        let mut one =
-            Aligned { name: own.name, tensors: vec![own], is_copied: true, depth: depth(own.name, &layers) };
+        let mut one = Aligned {
+            name: Cow::Borrowed(own.name),
+            tensors: vec![own],
+            dtype: own.dtype,
+            is_copied: true,
+            depth: depth(own.name, &layers),
+            slice: 0,
+        };
         let found = sources.iter().map(|source| source.get(own.name).or_else(|| tied(source, own.name)));
         let found: Vec<Option<View<'_>>> = found.collect();
         let is_derived = is_one_of(own.name, &DERIVED);
         for (at, view) in found.iter().enumerate() {
             match view {
                 None if !is_derived => missing.entry(at).or_default().push(own.name),
-                Some(view) if view.name != own.name => notes.push(format!(
-                    "{}: {} is tied to {}, which is used for it",
-                    sources[at].path().display(),
-                    own.name,
-                    view.name
-                )),
-                _ => {}
+                Some(view) => say_tied(&sources[at], own.name, *view, &mut notes),
+                None => {}
             }
         }
         // Buffers that follow from config.json are the donor's as its config.json is.
@@ -97,15 +113,23 @@ pub(crate) fn align(
     Ok((aligned, notes))
 }
 
+/// Notes where the embedding stands for the head `name`.
+pub(crate) fn say_tied(source: &Checkpoint, name: &str, view: View<'_>, notes: &mut Vec<String>) {
+    if view.name != name {
+        let path = source.path().display();
+        notes.push(format!("{path}: {name} is tied to {}, which is used for it", view.name));
+    }
+}
+
 /// The embedding of a source whose head `name` is tied to it.
-fn tied<'a>(source: &'a Checkpoint, name: &str) -> Option<View<'a>> {
+pub(crate) fn tied<'a>(source: &'a Checkpoint, name: &str) -> Option<View<'a>> {
     if !is_one_of(name, &HEADS) || !source.is_tied() {
         return None;
     }
     source.names().find(|name| is_one_of(name, &EMBEDDINGS)).and_then(|name| source.get(name))
 }
 
-fn check_architecture(chief: &Checkpoint, source: &Checkpoint) -> Result<(), WeightsError> {
+pub(crate) fn check_architecture(chief: &Checkpoint, source: &Checkpoint) -> Result<(), WeightsError> {
     let kind = |source: &Checkpoint| Some(source.config()?.get("model_type")?.as_str()?.to_owned());
     match (kind(chief), kind(source)) {
         (Some(own), Some(other)) if own != other => {
@@ -129,7 +153,7 @@ fn check_extra(chief: &Checkpoint, source: &Checkpoint, notes: &mut Vec<String>)
         if is_one_of(extra.name, &DERIVED) {
             notes.push(format!("{}: {} is left out", source.path().display(), extra.name));
         } else if is_one_of(extra.name, &HEADS) && chief.is_tied() {
-            if embedding.is_none_or(|embedding| embedding.bytes != extra.bytes) {
+            if embedding.is_none_or(|embedding| !embedding.is_same(&extra)) {
                 let problem = format!(
                     "differs from the embedding, but in {} the two are tied; use a base with a head of its own, or \
                      remove this one",
@@ -155,7 +179,7 @@ fn check_extra(chief: &Checkpoint, source: &Checkpoint, notes: &mut Vec<String>)
     Err(first.error(problem))
 }
 
-fn check_shapes(own: View<'_>, all: &[View<'_>]) -> Result<(), WeightsError> {
+pub(crate) fn check_shapes(own: View<'_>, all: &[View<'_>]) -> Result<(), WeightsError> {
     let Some(other) = all.iter().find(|view| view.shape != own.shape) else { return Ok(()) };
     let is_vocabulary = is_one_of(own.name, &EMBEDDINGS) || is_one_of(own.name, &HEADS);
     let what = if is_vocabulary && own.shape.get(1..) == other.shape.get(1..) {
@@ -172,7 +196,7 @@ fn check_types(own: View<'_>, all: &[View<'_>]) -> Result<bool, WeightsError> {
     if all.iter().all(|view| Float::of(view.dtype).is_some()) {
         return Ok(false);
     }
-    match all.iter().find(|view| view.dtype != own.dtype || view.bytes != own.bytes) {
+    match all.iter().find(|view| view.dtype != own.dtype || !view.is_same(&own)) {
         None => Ok(true),
         Some(other) => Err(other.error(format!(
             "is stored as {} and differs from {} ({}); only F32, BF16 and F16 can be combined, and everything else must \
@@ -184,12 +208,12 @@ fn check_types(own: View<'_>, all: &[View<'_>]) -> Result<bool, WeightsError> {
     }
 }
 
-/// The number of the layer that a tensor belongs to, and what its name begins with: the first number in it.
-fn layer(name: &str) -> Option<(&str, usize)> {
+/// The number of the layer that a tensor belongs to, the first in its name, with what is before and after it.
+pub(crate) fn layer(name: &str) -> Option<(&str, usize, &str)> {
     let mut begin = 0;
     for part in name.split('.') {
         if let Ok(number) = part.parse() {
-            return Some((&name[..begin], number));
+            return Some((&name[..begin], number, &name[begin + part.len()..]));
         }
         begin += part.len() + 1;
     }
@@ -197,9 +221,9 @@ fn layer(name: &str) -> Option<(&str, usize)> {
 }
 
 /// How many layers there are, by what their names begin with.
-fn count_layers(source: &Checkpoint) -> BTreeMap<&str, usize> {
+pub(crate) fn count_layers(source: &Checkpoint) -> BTreeMap<&str, usize> {
     let mut layers = BTreeMap::new();
-    for (stack, number) in source.names().filter_map(layer) {
+    for (stack, number, _) in source.names().filter_map(layer) {
         let count = layers.entry(stack).or_insert(0);
         *count = number.saturating_add(1).max(*count);
     }
@@ -208,7 +232,7 @@ fn count_layers(source: &Checkpoint) -> BTreeMap<&str, usize> {
 
 /// As mergekit has it: a single layer is the last one.
 fn depth(name: &str, layers: &BTreeMap<&str, usize>) -> f64 {
-    let Some((stack, number)) = layer(name) else { return 0.0 };
+    let Some((stack, number, _)) = layer(name) else { return 0.0 };
     match layers.get(stack) {
         Some(count) if *count > 1 => number as f64 / (count - 1) as f64,
         _ => 1.0,

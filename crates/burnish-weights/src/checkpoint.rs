@@ -10,10 +10,13 @@ use burnish_shards::{Entry, Shards};
 use safetensors::Dtype;
 use serde_json::Value;
 
+use crate::adapter::{AdapterInfo, Delta, deltas};
 use crate::{Float, WeightsError};
 
 /// A checkpoint's configuration.
 pub const CONFIG: &str = "config.json";
+/// Keys of the number of layers in it.
+pub(crate) const LAYER_COUNTS: [&str; 4] = ["num_hidden_layers", "n_layer", "num_layers", "n_layers"];
 
 /// The tensors of a checkpoint.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct Checkpoint {
     /// Indices of `entries` by name.
     by_name: BTreeMap<String, usize>,
     config: Option<Value>,
+    /// An adapter's changes, by the names of tensors.
+    deltas: BTreeMap<String, Delta>,
 }
 
 /// A tensor as it is stored.
@@ -38,11 +43,27 @@ pub struct View<'a> {
     pub dtype: Dtype,
     /// Its shape.
     pub shape: &'a [usize],
-    /// Its numbers, row by row, little-endian.
+    /// Its numbers, row by row, little-endian; of a tensor that an adapter changes, those of the base.
     pub bytes: &'a [u8],
+    delta: Option<&'a Delta>,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    /// A tensor as its file has it.
+    pub(crate) fn new(path: &'a Path, entry: &'a Entry, bytes: &'a [u8]) -> Self {
+        View { path, name: &entry.name, dtype: entry.dtype, shape: &entry.shape, bytes, delta: None }
+    }
+
+    /// Does an adapter change it, so that `bytes` are not its numbers?
+    pub fn is_adapted(&self) -> bool {
+        self.delta.is_some()
+    }
+
+    /// Are the bytes of both the same, and their numbers?
+    pub(crate) fn is_same(&self, other: &View<'_>) -> bool {
+        !self.is_adapted() && !other.is_adapted() && self.bytes == other.bytes
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
@@ -72,7 +93,11 @@ impl View<'_> {
         let start = range.start;
         let bytes = &self.bytes[start * float.width()..range.end * float.width()];
         if float.decode(bytes, out) {
-            return Ok(());
+            let Some(delta) = self.delta else { return Ok(()) };
+            delta.add(range, out);
+            if out.iter().all(|value| value.is_finite()) {
+                return Ok(());
+            }
         }
         let at = out.iter().position(|value| !value.is_finite()).unwrap_or_default();
         Err(self.error(format!(
@@ -109,7 +134,8 @@ pub(crate) fn place(mut at: usize, shape: &[usize]) -> String {
 }
 
 impl Checkpoint {
-    /// Maps the files of the checkpoint `path`, a directory or a safetensors file, and reads their headers.
+    /// Maps the files of the checkpoint `path`, a directory or a safetensors file, and reads their headers. An adapter's
+    /// directory is its base with what the adapter changes.
     ///
     /// # Errors
     /// Names the file that is missing, truncated or not a safetensors file, or the entry of the index that is wrong.
@@ -119,14 +145,47 @@ impl Checkpoint {
                            on a hub: fetch it first)";
             return Err(WeightsError::malformed(path, problem));
         }
+        if let Some(info) = AdapterInfo::read(path)? {
+            return Self::adapted(&info.base_dir(path)?, path, &info);
+        }
+        Self::open_plain(path)
+    }
+
+    /// The model in `base` with the adapter (PEFT) in `adapter`.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`], or if the adapter is none of this base.
+    pub fn open_with(base: &Path, adapter: &Path) -> Result<Self, WeightsError> {
+        match AdapterInfo::read(adapter)? {
+            Some(info) => Self::adapted(base, adapter, &info),
+            None => Err(WeightsError::malformed(
+                adapter,
+                "is no adapter: it has no adapter_config.json; name the directory that PEFT or burnish saved it in",
+            )),
+        }
+    }
+
+    fn adapted(base: &Path, adapter: &Path, info: &AdapterInfo) -> Result<Self, WeightsError> {
+        if AdapterInfo::read(base)?.is_some() {
+            let problem =
+                "is an adapter itself; merge it first (`burnish merge`), and name the result as the base";
+            return Err(WeightsError::malformed(base, problem));
+        }
+        let mut checkpoint = Self::open_plain(base)?;
+        checkpoint.deltas = deltas(adapter, info, &checkpoint)?;
+        Ok(checkpoint)
+    }
+
+    /// As [`Checkpoint::open`], of a checkpoint that is no adapter.
+    fn open_plain(path: &Path) -> Result<Self, WeightsError> {
         let config = if path.is_dir() { read_config(&path.join(CONFIG))? } else { None };
         let shards = Shards::open(path)?;
         let entries = shards.entries()?;
         let by_name = entries.iter().enumerate().map(|(at, entry)| (entry.name.clone(), at)).collect();
-        Ok(Checkpoint { path: path.to_owned(), shards, entries, by_name, config })
+        Ok(Checkpoint { path: path.to_owned(), shards, entries, by_name, config, deltas: BTreeMap::new() })
     }
 
-    /// The directory or the file that was opened.
+    /// The directory or the file that was opened; of an adapter, its base.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -163,7 +222,7 @@ impl Checkpoint {
 
     fn view<'a>(&'a self, entry: &'a Entry) -> View<'a> {
         let (path, bytes) = self.shards.get(entry);
-        View { path, name: &entry.name, dtype: entry.dtype, shape: &entry.shape, bytes }
+        View { delta: self.deltas.get(&entry.name), ..View::new(path, entry, bytes) }
     }
 
     /// Its `config.json`, if it has one.
@@ -176,6 +235,11 @@ impl Checkpoint {
         let config = self.config()?;
         let found = |map: &'_ Value| map.get(key).is_some_and(|value| !value.is_null());
         if found(config) { config.get(key) } else { config.get("text_config")?.get(key) }
+    }
+
+    /// The number of layers that `config.json` says.
+    pub(crate) fn layers(&self) -> Option<usize> {
+        LAYER_COUNTS.into_iter().find_map(|key| self.setting(key)?.as_u64()).map(|count| count as usize)
     }
 
     /// Whether `config.json` says that the head is the embedding.

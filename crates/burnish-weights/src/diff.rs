@@ -150,7 +150,7 @@ fn compare(own: View<'_>, other: View<'_>, options: DiffOptions) -> Result<(Tens
         return Ok((tensor, Sums::default()));
     }
     if Float::of(own.dtype).is_none() || Float::of(other.dtype).is_none() {
-        let is_same = own.dtype == other.dtype && own.bytes == other.bytes;
+        let is_same = own.dtype == other.dtype && own.is_same(&other);
         tensor.kind = if is_same { Kind::Same } else { Kind::Incomparable };
         if !is_same && own.dtype == other.dtype {
             tensor.note = Some(format!("numbers of type {} differ", own.dtype));
@@ -169,7 +169,7 @@ fn compare(own: View<'_>, other: View<'_>, options: DiffOptions) -> Result<(Tens
         Ok(parts) => parts,
         // What is not finite has no norm; everything else is still worth comparing.
         Err(error) => {
-            tensor.kind = if own.bytes == other.bytes { Kind::Same } else { Kind::Incomparable };
+            tensor.kind = if own.is_same(&other) { Kind::Same } else { Kind::Incomparable };
             tensor.note = Some(error.to_string());
             return Ok((tensor, Sums::default()));
         }

@@ -116,10 +116,10 @@ impl Extract {
             // What is only copied is the same in both.
             let [from, to] = one.tensors[..] else { continue };
             let square = square(from, to)?;
-            let is_outside = [&EMBEDDINGS[..], &HEADS, &TABLES].iter().any(|ends| is_one_of(one.name, ends));
-            match one.name.strip_suffix(".weight").filter(|_| from.shape.len() == 2 && !is_outside) {
+            let is_outside = [&EMBEDDINGS[..], &HEADS, &TABLES].iter().any(|ends| is_one_of(from.name, ends));
+            match from.name.strip_suffix(".weight").filter(|_| from.shape.len() == 2 && !is_outside) {
                 Some(module) => maps.push(Map { module, from, to, square }),
-                None => left_out.extend((square > 0.0).then(|| one.name.to_owned())),
+                None => left_out.extend((square > 0.0).then(|| from.name.to_owned())),
             }
         }
         for target in &self.targets {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::adapter::{ADAPTER, AdapterInfo};
 use crate::checkpoint::Checkpoint;
 use crate::sweep::pieces;
 use crate::{Float, WeightsError};
@@ -16,6 +17,8 @@ pub struct Inspection {
     pub path: PathBuf,
     /// `architectures` or `model_type` of config.json.
     pub architecture: Option<String>,
+    /// Of an adapter: its settings. Its tensors are then its factors.
+    pub adapter: Option<AdapterInfo>,
     /// Whether config.json says that the head is the embedding.
     pub is_tied: bool,
     /// Its files, with their lengths in bytes.
@@ -61,7 +64,11 @@ pub struct TensorInfo {
 /// # Errors
 /// If the checkpoint can't be read.
 pub fn inspect(path: &Path, checks_values: bool) -> Result<Inspection, WeightsError> {
-    let checkpoint = Checkpoint::open(path)?;
+    let adapter = AdapterInfo::read(path)?;
+    let checkpoint = match adapter {
+        Some(_) => Checkpoint::open(&path.join(ADAPTER))?,
+        None => Checkpoint::open(path)?,
+    };
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut types: BTreeMap<String, Total> = BTreeMap::new();
     let mut tensors = Vec::with_capacity(checkpoint.len());
@@ -90,6 +97,7 @@ pub fn inspect(path: &Path, checks_values: bool) -> Result<Inspection, WeightsEr
     Ok(Inspection {
         path: path.to_owned(),
         architecture,
+        adapter,
         is_tied: checkpoint.is_tied(),
         files: checkpoint.files().map(|(path, bytes)| (name(path), bytes)).collect(),
         parameters: types.values().map(|total| total.parameters).sum(),

@@ -6,6 +6,7 @@
 //!
 //! Arithmetic is f32, sums over whole tensors f64. The same inputs give the same bytes, whatever the number of threads.
 
+mod adapter;
 mod align;
 mod checkpoint;
 mod dense;
@@ -21,10 +22,12 @@ mod options;
 pub mod settings;
 mod sink;
 mod spectrum;
+mod stack;
 mod sweep;
 mod vocabulary;
 mod yaml;
 
+pub use adapter::{ADAPTER, ADAPTER_CONFIG, AdapterInfo};
 pub use burnish_shards::{INDEX, SINGLE};
 pub use checkpoint::{CONFIG, Checkpoint, View};
 pub use diff::{Diff, DiffOptions, Kind, RANK_MAX, Rank, TensorDiff, diff};
@@ -35,4 +38,5 @@ pub use inspect::{Inspection, TensorInfo, Total, inspect};
 pub use merge::{Input, Merge, Options, Progress, Report, Watch};
 pub use numbers::Float;
 pub use sink::{Planned, SHARD_BYTES_MAX, Sink};
+pub use stack::Layers;
 pub use yaml::{parse, read};

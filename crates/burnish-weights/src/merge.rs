@@ -16,6 +16,7 @@ use crate::inputs::Recorded;
 use crate::method::{Base, Donor, Job, Kernel, Method, Part, Site};
 use crate::settings::{self, Settings};
 use crate::sink::{Planned, SHARD_BYTES_MAX, Sink};
+use crate::stack::{Layers, configured, is_whole, stack};
 use crate::sweep::{pieces, tasks};
 use crate::{Float, WeightsError};
 
@@ -38,8 +39,37 @@ pub struct Merge {
 pub struct Input {
     /// Its directory.
     pub path: PathBuf,
+    /// The adapter that it is taken with.
+    pub adapter: Option<PathBuf>,
+    /// The layers that a slice takes of it; `None` where it is taken whole.
+    pub layers: Option<Layers>,
     /// Its own settings, which come before those of all.
     pub settings: Settings,
+}
+
+impl Input {
+    /// The model that `name` says: a path, or `BASE+ADAPTER` where there is no such path, as mergekit writes it.
+    pub fn named(name: PathBuf, settings: Settings) -> Self {
+        let parts = name.to_str().filter(|_| !name.exists()).and_then(|name| name.split_once('+'));
+        let parts = parts.map(|(base, adapter)| (PathBuf::from(base), PathBuf::from(adapter)));
+        let (path, adapter) = match parts {
+            Some((base, adapter)) => (base, Some(adapter)),
+            None => (name, None),
+        };
+        Input { path, adapter, layers: None, settings }
+    }
+
+    /// Are both the same model?
+    pub(crate) fn is_model(&self, other: &Input) -> bool {
+        (&self.path, &self.adapter) == (&other.path, &other.adapter)
+    }
+
+    fn open(&self) -> Result<Checkpoint, WeightsError> {
+        match &self.adapter {
+            Some(adapter) => Checkpoint::open_with(&self.path, adapter),
+            None => Checkpoint::open(&self.path),
+        }
+    }
 }
 
 /// How the result is written.
@@ -119,6 +149,10 @@ impl Merge {
         if card.base == Base::Needed && self.base.is_none() {
             return Err(WeightsError::Refused(format!("{} needs a `base_model`", card.id)));
         }
+        // Of a stack, each slice has one model.
+        if !self.inputs.is_empty() && self.is_stack() {
+            return Ok(());
+        }
         let beside = usize::from(card.base == Base::Needed);
         let models = self.inputs.len() - beside;
         let (min, max) = card.models;
@@ -141,6 +175,11 @@ impl Merge {
         self.method.directions(&self.shared)
     }
 
+    /// Are the models slices, which follow each other?
+    fn is_stack(&self) -> bool {
+        self.method.stacks() && self.inputs.iter().all(|input| input.layers.is_some())
+    }
+
     /// Merges, and writes a model directory to `output`, which appears only when it is complete.
     ///
     /// # Errors
@@ -152,29 +191,46 @@ impl Merge {
         watch: &mut Watch<'_>,
     ) -> Result<Report, WeightsError> {
         self.check()?;
-        let sources = self.inputs.iter().map(|input| Checkpoint::open(&input.path));
+        let sources = self.inputs.iter().map(Input::open);
         let sources = sources.collect::<Result<Vec<Checkpoint>, WeightsError>>()?;
         let donor = self.donor();
-        let (aligned, mut notes) = align(&sources, donor)?;
+        let slices: Vec<&Layers> = self.inputs.iter().filter_map(|input| input.layers.as_ref()).collect();
+        let is_stack = self.is_stack();
+        let (aligned, mut notes) = match is_stack {
+            true => stack(&sources, &slices, donor)?,
+            false => {
+                self.check_whole(&sources)?;
+                align(&sources, donor)?
+            }
+        };
+        let config = match sources[donor].config().cloned() {
+            Some(config) if is_stack => Some(configured(config, &sources, &slices)?),
+            config => config,
+        };
         let of_inputs: Vec<Settings> = self.inputs.iter().map(|input| input.settings.clone()).collect();
-        let job = Job {
-            sources: &sources,
-            base: self.base,
-            of_inputs: &of_inputs,
+        let job = |inputs: Range<usize>| Job {
+            sources: &sources[inputs.clone()],
+            base: self.base.filter(|_| !is_stack),
+            of_inputs: &of_inputs[inputs],
             shared: &self.shared,
             keys: self.method.card().keys,
             seed: options.seed,
             recorded: options.recorded.as_ref(),
         };
-        let names: Vec<&str> = aligned.iter().map(|one| one.name).collect();
-        self.method.check(&job, &names)?;
+        // A method sees the model of one slice at a time, or all models.
+        let jobs: Vec<Job<'_>> = match is_stack {
+            true => (0..sources.len()).map(|at| job(at..at + 1)).collect(),
+            false => vec![job(0..sources.len())],
+        };
+        let names: Vec<&str> = aligned.iter().map(|one| &*one.name).collect();
+        jobs.iter().try_for_each(|job| self.method.check(job, &names))?;
         let planned: Vec<Planned> = aligned.iter().map(|one| self.planned(one)).collect();
         let sink = Sink::create(output, &planned, options.shard_bytes_max)?;
-        self.carry_over(&sources[donor], &sink, options, &mut notes)?;
+        self.carry_over(&sources[donor], config, &sink, options, &mut notes)?;
         let all = planned.iter().map(|tensor| tensor.bytes as u64).sum();
         let (mut done, mut computed) = (0, 0);
         for (at, (one, planned)) in aligned.iter().zip(&planned).enumerate() {
-            computed += usize::from(self.make(&job, one, planned, at, &sink)?);
+            computed += usize::from(self.make(&jobs[one.slice], one, planned, at, &sink)?);
             done += planned.bytes as u64;
             let progress = Progress { done, all, tensors_done: at + 1, tensors: aligned.len() };
             if watch(progress).is_break() {
@@ -186,19 +242,33 @@ impl Merge {
         Ok(Report { tensors: aligned.len(), computed, bytes: all, donor, notes })
     }
 
+    /// Layers can be left out only of a stack.
+    fn check_whole(&self, sources: &[Checkpoint]) -> Result<(), WeightsError> {
+        for (input, source) in self.inputs.iter().zip(sources) {
+            let Some(layers) = input.layers.as_ref().filter(|layers| !is_whole(source, &layers.range)) else {
+                continue;
+            };
+            let has =
+                source.layers().map_or("no number of layers".to_owned(), |count| format!("{count} layers"));
+            let problem = format!(
+                "{} takes all layers of every model, and {} has {has}; only `merge_method: passthrough` stacks slices",
+                self.method.card().id,
+                source.path().display()
+            );
+            return Err(WeightsError::config(&layers.place, problem));
+        }
+        Ok(())
+    }
+
     fn planned(&self, one: &Aligned<'_>) -> Planned {
         let own = one.tensors[0];
-        let donor_type = if one.is_copied { own.dtype } else { self.type_of(one) };
-        let bytes = match Float::of(donor_type) {
+        let asked = self.dtype.filter(|_| !one.is_copied);
+        let dtype = asked.map_or(one.dtype, Float::dtype);
+        let bytes = match Float::of(dtype) {
             Some(float) => own.len() * float.width(),
             None => own.bytes.len(),
         };
-        Planned { name: one.name.to_owned(), dtype: donor_type, shape: own.shape.to_vec(), bytes }
-    }
-
-    /// The type of a tensor that is made: the one that is asked for, or the donor's.
-    fn type_of(&self, one: &Aligned<'_>) -> safetensors::Dtype {
-        self.dtype.map_or(one.tensors[self.donor()].dtype, Float::dtype)
+        Planned { name: one.name.to_string(), dtype, shape: own.shape.to_vec(), bytes }
     }
 
     /// The input that the result takes after.
@@ -224,7 +294,7 @@ impl Merge {
         };
         let site = Site {
             job,
-            name: one.name,
+            name: &one.name,
             shape: one.tensors[0].shape,
             tensors: &one.tensors,
             depth: one.depth,
@@ -242,7 +312,7 @@ impl Merge {
         work.into_par_iter().try_for_each(|(range, part)| match part {
             Part::Copy(input) => {
                 let view = one.tensors[*input];
-                if view.dtype == planned.dtype {
+                if view.dtype == planned.dtype && !view.is_adapted() {
                     // A copy is read as well: what is not finite ends a merge wherever it is.
                     pieces(&[view], range.clone(), 1, |_| Ok(()))?;
                     let bytes = range.start * float.width()..range.end * float.width();
@@ -260,6 +330,7 @@ impl Merge {
     fn carry_over(
         &self,
         donor: &Checkpoint,
+        config: Option<Value>,
         sink: &Sink,
         options: &Options,
         notes: &mut Vec<String>,
@@ -279,7 +350,8 @@ impl Merge {
             if path.is_dir() {
                 folders.extend((!name.starts_with('.')).then(|| name.to_owned()));
             } else if name == CONFIG {
-                match with_type(donor.config(), self.dtype) {
+                let config = config.clone().map(|config| with_type(config, self.dtype));
+                match config.filter(|config| Some(config) != donor.config()) {
                     Some(config) => sink.text(CONFIG, &format!("{config:#}\n"))?,
                     None => sink.copy(&path, Path::new(name))?,
                 }
@@ -303,16 +375,13 @@ fn is_carried(name: &str) -> bool {
     !is_weights && !name.starts_with('.') && name != "README.md" && name != RECIPE
 }
 
-/// The configuration with another type of numbers; `None` if it stays as it is.
-fn with_type(config: Option<&Value>, dtype: Option<Float>) -> Option<Value> {
-    let mut config = config?.clone();
-    let name = dtype?.torch_name();
-    let key = if config.get("dtype").is_some() { "dtype" } else { "torch_dtype" };
-    if config.get(key).and_then(Value::as_str) == Some(name) {
-        return None;
+/// The configuration with another type of numbers, if one is asked for.
+fn with_type(mut config: Value, dtype: Option<Float>) -> Value {
+    if let (Some(dtype), Some(map)) = (dtype, config.as_object_mut()) {
+        let key = if map.contains_key("dtype") { "dtype" } else { "torch_dtype" };
+        map.insert(key.to_owned(), dtype.torch_name().into());
     }
-    config.as_object_mut()?.insert(key.to_owned(), name.into());
-    Some(config)
+    config
 }
 
 fn copy_bytes(bytes: &[u8], sink: &Sink, tensor: usize, from: usize) -> Result<(), WeightsError> {

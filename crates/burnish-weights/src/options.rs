@@ -24,17 +24,18 @@ impl Merge {
         let method = method(id).map_err(WeightsError::Refused)?;
         let card = method.card();
         let models_given = models.len();
-        let input = |path| Input { path, settings: Settings::new() };
+        let input = |path| Input::named(path, Settings::new());
         let mut inputs: Vec<Input> = models.into_iter().map(input).collect();
         let base = base.map(|path| {
-            if let Some(at) = inputs.iter().position(|input| input.path == path) {
+            let base = input(path);
+            if let Some(at) = inputs.iter().position(|input| input.is_model(&base)) {
                 return Ok(at);
             }
             if card.base == Base::Input {
                 let problem = format!("{id} has no base apart from its models; name it among the models");
                 return Err(WeightsError::Refused(problem));
             }
-            inputs.push(input(path));
+            inputs.push(base);
             Ok(inputs.len() - 1)
         });
         let base = base.transpose()?;

@@ -1,8 +1,8 @@
 //! mergekit's configurations.
 //!
-//! What is read: `merge_method`, `base_model`, `models` (or one of `slices` that takes all layers of every model),
-//! `parameters` with single values, gradients over layers and cases by name, `dtype`, `out_dtype`, and
-//! `tokenizer_source: base`. Anything else is an error that names the line and, if one is near, the key that was
+//! It reads `merge_method`, `base_model`, `models` (or `slices`: any of `passthrough`, of other methods one that takes all
+//! layers of every model), `parameters` with single values, gradients over layers and cases by name, `dtype`, `out_dtype`
+//! and `tokenizer_source: base`. Anything else is an error that names the line and, if one is near, the key that was
 //! probably meant.
 
 use std::fs;
@@ -14,7 +14,7 @@ use saphyr::{LoadableYamlNode, MarkedYaml, Scalar as Value, YamlData};
 use crate::merge::{Input, Merge};
 use crate::method::method;
 use crate::settings::{Case, Said, Scalar, Setting, Settings};
-use crate::{Checkpoint, Float, WeightsError};
+use crate::{Float, Layers, WeightsError};
 
 /// A node of the file.
 type Node<'a> = MarkedYaml<'a>;
@@ -105,6 +105,7 @@ impl File<'_> {
         };
         let mut inputs = match (get("models"), get("slices")) {
             (Some(models), None) => self.models(models)?,
+            (None, Some(slices)) if method.stacks() => self.stacked(slices)?,
             (None, Some(slices)) => self.slices(slices, &mut shared)?,
             (Some(_), Some(node)) => return Err(self.error(node, "give either `models` or `slices`")),
             (None, None) => return Err(self.error(document, "`models` is missing")),
@@ -131,18 +132,16 @@ impl File<'_> {
         inputs: &mut Vec<Input>,
         card: &crate::method::Card,
     ) -> Result<usize, WeightsError> {
-        let path = self.model(node)?;
-        if let Some(at) = inputs.iter().position(|input| input.path == path) {
+        let base = Input::named(PathBuf::from(self.text(node, "base_model")?), Settings::new());
+        if let Some(at) = inputs.iter().position(|input| input.is_model(&base)) {
             return Ok(at);
         }
         if card.base == crate::method::Base::Input {
-            let problem = format!(
-                "{} has no base apart from its models; list it in `models`, with its own weight",
-                card.id
-            );
+            let problem =
+                format!("{} has no base apart from its models; name it among them as well", card.id);
             return Err(self.error(node, problem));
         }
-        inputs.push(Input { path, settings: Settings::new() });
+        inputs.push(base);
         Ok(inputs.len() - 1)
     }
 
@@ -156,66 +155,79 @@ impl File<'_> {
 
     fn input(&self, node: &Node<'_>, entries: &[Entry<'_, '_>]) -> Result<Input, WeightsError> {
         let get = |key| entries.iter().find(|(name, _)| *name == key).map(|(_, node)| *node);
-        let path = get("model").ok_or_else(|| self.error(node, "`model` is missing"))?;
+        let model = get("model").ok_or_else(|| self.error(node, "`model` is missing"))?;
         let settings = get("parameters").map_or(Ok(Settings::new()), |node| self.settings(node))?;
-        Ok(Input { path: self.model(path)?, settings })
+        let mut input = Input::named(PathBuf::from(self.text(model, "model")?), settings);
+        input.layers = get("layer_range").map(|node| self.layers(node)).transpose()?;
+        Ok(input)
     }
 
-    /// One slice that takes every layer of every model is the same as `models`.
-    fn slices(&self, node: &Node<'_>, shared: &mut Settings) -> Result<Vec<Input>, WeightsError> {
-        let whole_only = "only one slice that takes all layers of every model is supported; models are merged, not \
-                          stacked";
-        let [slice] = self.sequence(node, "slices")? else { return Err(self.error(node, whole_only)) };
-        let entries = self.mapping(slice, "an entry of `slices`", &["sources", "parameters"])?;
-        let get = |key| entries.iter().find(|(name, _)| *name == key).map(|(_, node)| *node);
-        if let Some(node) = get("parameters") {
-            for (key, setting) in self.settings(node)? {
-                if shared.contains_key(&key) {
-                    return Err(WeightsError::config(
-                        &setting.place,
-                        format!("`{key}` is set here and below"),
-                    ));
-                }
-                shared.insert(key, setting);
+    fn layers(&self, node: &Node<'_>) -> Result<Layers, WeightsError> {
+        let bounds: Vec<Option<usize>> = match &node.data {
+            YamlData::Sequence(bounds) => {
+                bounds.iter().map(|node| usize::try_from(node.data.as_integer()?).ok()).collect()
             }
+            _ => Vec::new(),
+        };
+        match bounds[..] {
+            [Some(start), Some(end)] => Ok(Layers { range: start..end, place: self.place(node) }),
+            _ => Err(self.error(
+                node,
+                "`layer_range` must be two numbers of layers, such as [0, 16]; the end is not included",
+            )),
         }
-        let sources = get("sources").ok_or_else(|| self.error(slice, "`sources` is missing"))?;
+    }
+
+    /// Slices that follow each other, each of one model. What is set for a slice holds for its model.
+    fn stacked(&self, node: &Node<'_>) -> Result<Vec<Input>, WeightsError> {
         let mut inputs = Vec::new();
-        for source in self.sequence(sources, "sources")? {
-            let keys = ["model", "layer_range", "parameters"];
-            let entries = self.mapping(source, "an entry of `sources`", &keys)?;
-            let input = self.input(source, &entries)?;
-            if let Some((_, node)) = entries.iter().find(|(name, _)| *name == "layer_range") {
-                let bounds = self.sequence(node, "layer_range")?;
-                let bounds: Vec<Option<i64>> = bounds.iter().map(|node| node.data.as_integer()).collect();
-                let checkpoint = Checkpoint::open(&input.path)?;
-                let layers = ["num_hidden_layers", "n_layer", "num_layers"]
-                    .into_iter()
-                    .find_map(|key| checkpoint.setting(key)?.as_i64());
-                if bounds != [Some(0), layers] {
-                    let has =
-                        layers.map_or("no number of layers".to_owned(), |count| format!("{count} layers"));
-                    let problem = format!("{whole_only}; {} has {has}", input.path.display());
-                    return Err(self.error(node, problem));
-                }
+        for slice in self.sequence(node, "slices")? {
+            let (sources, settings) = self.slice(slice)?;
+            let [source] = sources else {
+                return Err(
+                    self.error(slice, "a slice of passthrough has one source; write a slice for each")
+                );
+            };
+            let mut input = self.source(source)?;
+            if input.layers.is_none() {
+                return Err(self.error(source, "`layer_range` is missing, such as [0, 16]"));
+            }
+            for (key, setting) in settings {
+                input.settings.entry(key).or_insert(setting);
             }
             inputs.push(input);
         }
         Ok(inputs)
     }
 
-    fn model(&self, node: &Node<'_>) -> Result<PathBuf, WeightsError> {
-        let text = self.text(node, "model")?;
-        let path = PathBuf::from(text);
-        if !path.exists()
-            && let Some((model, adapter)) = text.split_once('+')
-        {
-            let problem = format!(
-                "{model} with an adapter: merge {adapter} into it first (`burnish merge`), and name the result"
-            );
+    /// The sources of a slice, and its settings.
+    fn slice<'n, 'a>(&self, node: &'n Node<'a>) -> Result<(&'n [Node<'a>], Settings), WeightsError> {
+        let entries = self.mapping(node, "an entry of `slices`", &["sources", "parameters"])?;
+        let get = |key| entries.iter().find(|(name, _)| *name == key).map(|(_, node)| *node);
+        let sources = get("sources").ok_or_else(|| self.error(node, "`sources` is missing"))?;
+        let settings = get("parameters").map_or(Ok(Settings::new()), |node| self.settings(node))?;
+        Ok((self.sequence(sources, "sources")?, settings))
+    }
+
+    fn source(&self, node: &Node<'_>) -> Result<Input, WeightsError> {
+        let entries = self.mapping(node, "an entry of `sources`", &["model", "layer_range", "parameters"])?;
+        self.input(node, &entries)
+    }
+
+    /// One slice that takes every layer of every model is the same as `models`.
+    fn slices(&self, node: &Node<'_>, shared: &mut Settings) -> Result<Vec<Input>, WeightsError> {
+        let [slice] = self.sequence(node, "slices")? else {
+            let problem = "only `merge_method: passthrough` stacks slices; others take one, with all layers of every model";
             return Err(self.error(node, problem));
+        };
+        let (sources, settings) = self.slice(slice)?;
+        for (key, setting) in settings {
+            if shared.contains_key(&key) {
+                return Err(WeightsError::config(&setting.place, format!("`{key}` is set here and below")));
+            }
+            shared.insert(key, setting);
         }
-        Ok(path)
+        sources.iter().map(|source| self.source(source)).collect()
     }
 
     fn settings(&self, node: &Node<'_>) -> Result<Settings, WeightsError> {

@@ -304,7 +304,7 @@ fn configurations_say_where_they_are_wrong() {
         ("merge_method: linear".to_owned(), &["`models` is missing"]),
         ("- linear".to_owned(), &["must hold keys and values"]),
         (String::new(), &["test.yaml"]),
-        (LINEAR.replace("'@a'", "'@a+@adapter'"), &["with an adapter", "burnish merge"]),
+        (LINEAR.replace("'@a'", "'@a+@adapter'"), &["/adapter", "no adapter_config.json"]),
         (LINEAR.replace("0.5", "[]"), &["`weight` is an empty list"]),
         (LINEAR.replace("0.5", "{valeu: 1}"), &["unknown key `valeu`", "`value`"]),
         (
@@ -316,7 +316,17 @@ fn configurations_say_where_they_are_wrong() {
             "merge_method: slerp\nbase_model: '@a'\nslices: [{sources: [{model: '@a', layer_range: [0, 1]}, {model: '@b', \
              layer_range: [0, 1]}]}]\nparameters: {t: 0.5}"
                 .to_owned(),
-            &["line 3", "all layers", "2 layers"],
+            &["line 3", "all layers", "2 layers", "passthrough"],
+        ),
+        ("merge_method: passthrough\nmodels: [{model: '@a'}, {model: '@b'}]".to_owned(), &["takes 1 model, and 2"]),
+        (
+            "merge_method: passthrough\nslices:\n- sources: [{model: '@a', layer_range: [0, 1]}, {model: '@b'}]".to_owned(),
+            &["line 3", "one source"],
+        ),
+        ("merge_method: passthrough\nslices:\n- sources: [{model: '@a'}]".to_owned(), &["line 3", "`layer_range` is missing"]),
+        (
+            "merge_method: passthrough\nslices:\n- sources: [{model: '@a', layer_range: [0, -1]}]".to_owned(),
+            &["line 3", "two numbers of layers"],
         ),
         (
             "merge_method: model_stock\nbase_model: '@a'\nmodels: [{model: '@b'}]".to_owned(),

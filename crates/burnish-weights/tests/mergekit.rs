@@ -18,6 +18,10 @@ use burnish_weights::{Checkpoint, Float, Options, parse};
 /// adds without rounding in between.
 const ROUNDING: f32 = 2.0 * f32::EPSILON;
 
+fn json(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
 type Values = BTreeMap<String, Vec<f32>>;
 
 fn values(path: &Path) -> Values {
@@ -114,6 +118,11 @@ fn compare(folder: &Path) -> usize {
             let go_on = &mut |_| ControlFlow::Continue(());
             parse(&path, &text).unwrap().run(&out, &Options::default(), go_on).unwrap();
             let theirs = values(&folder.join(format!("{name}.safetensors")));
+            let config = folder.join(format!("{name}.json"));
+            if config.exists() {
+                let layers = |path: &Path| json(path)["num_hidden_layers"].clone();
+                assert_eq!(layers(&out.join("config.json")), layers(&config), "{name}");
+            }
             let case = Case { ours: values(&out), theirs, name, folder: folder.clone() };
             check(&case);
             count += 1;
@@ -206,7 +215,7 @@ fn read_scale(made: &[f32], base: &[f32], change: &[f64]) -> f64 {
 #[test]
 fn committed_merges_of_mergekit_are_reproduced() {
     let count = compare(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"));
-    assert_eq!(count, 30);
+    assert_eq!(count, 44);
 }
 
 #[test]
@@ -225,5 +234,5 @@ fn new_merges_of_mergekit_are_reproduced() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/make.py");
     let done = Command::new(&python).arg(script).arg(scratch.path()).arg("small").output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    assert_eq!(compare(scratch.path()), 30);
+    assert_eq!(compare(scratch.path()), 44);
 }

@@ -117,25 +117,10 @@ pub(crate) fn declare(
 /// The directory of an adapter's base: the named one, relative to the adapter's directory, or its new location if both
 /// were moved together.
 pub(super) fn base_dir(dir: &Path, name: &str) -> Result<PathBuf, ModelError> {
-    let candidates = [PathBuf::from(name), dir.join(name)].into_iter().chain(moved_together(dir, name));
-    let found = candidates.into_iter().find(|path| path.join("config.json").exists());
-    found.ok_or_else(|| {
+    burnish_shards::adapter_base(dir, name).ok_or_else(|| {
         let problem = format!(
             "`base_model_name_or_path` is \"{name}\", where no config.json is; write the directory of the base model there"
         );
         ModelError::malformed(&dir.join(lora::CONFIG_FILE), problem)
     })
-}
-
-/// Possible locations of a base with this absolute name if the folder that holds both it and the adapter was moved, the
-/// closest to the name first. At least the last two parts of the name must be unchanged.
-fn moved_together(dir: &Path, name: &str) -> Vec<PathBuf> {
-    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-    let name = Path::new(name);
-    if !name.is_absolute() {
-        return Vec::new();
-    }
-    let parts: Vec<_> = name.components().skip(1).collect();
-    let ends = (0..parts.len().saturating_sub(1)).map(|from| parts[from..].iter().collect::<PathBuf>());
-    ends.flat_map(|end| dir.ancestors().skip(1).map(|above| above.join(&end)).collect::<Vec<_>>()).collect()
 }

@@ -10,6 +10,7 @@ mod interpolate;
 mod linear;
 mod longcat;
 mod model_stock;
+mod passthrough;
 mod qk_restore;
 mod random;
 mod slerp;
@@ -33,6 +34,7 @@ pub const METHODS: &[&dyn Method] = &[
     &linear::Linear,
     &longcat::Longcat,
     &model_stock::ModelStock,
+    &passthrough::Passthrough,
     &qk_restore::QkRestore,
     &slerp::Slerp,
     &task_vectors::TASK_ARITHMETIC,
@@ -60,6 +62,11 @@ pub fn method(id: &str) -> Result<&'static dyn Method, String> {
 pub trait Method: Sync {
     /// What is known about it.
     fn card(&self) -> &'static Card;
+
+    /// May it make a model of slices of layers, each of one model?
+    fn stacks(&self) -> bool {
+        false
+    }
 
     /// Looks at the whole job before anything is written; `names` are those of all tensors.
     ///

@@ -2,12 +2,13 @@
 
     python make.py OUT [tiny|small [llama|qwen]]
 
-writes into OUT: llama/ and qwen/ with the checkpoints base, a, b (bf16) and c (f32 changes of a), CASE.yaml, in which @
-stands for the folder, and CASE.safetensors, what mergekit made of it. `tiny` is what is committed in this folder:
+writes into OUT: llama/ and qwen/ with the checkpoints base, a, b (bf16) and c (f32 changes of a), adapter (PEFT) over base,
+CASE.yaml, in which @ stands for the folder, and CASE.safetensors, what mergekit made of it; of stacks CASE.json as well,
+their config.json. `tiny` is what is committed in this folder:
 
     python make.py . tiny
 
-Needs mergekit==0.1.5, torch, safetensors. Nothing is downloaded.
+Needs mergekit==0.1.5 and what it needs (torch 2.15, transformers 5.24 and peft 0.21 were used). Nothing is downloaded.
 """
 
 import json
@@ -18,10 +19,24 @@ import tempfile
 
 import torch
 import yaml
+import mergekit.merge
+import peft
+import transformers
 from mergekit.config import MergeConfiguration
 from mergekit.merge import run_merge
 from mergekit.options import MergeOptions
 from safetensors.torch import load_file, save_file
+
+
+def with_layer_types(*settings, made=mergekit.merge._model_out_config, **more):
+    """mergekit leaves `layer_types` at the old number of layers, with which transformers 5 refuses to save a stack."""
+    config = made(*settings, **more)
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:1] * config.num_hidden_layers
+    return config
+
+
+mergekit.merge._model_out_config = with_layer_types
 
 SIZES = {
     # hidden, intermediate, layers, heads, key-value heads, head size, vocabulary
@@ -85,6 +100,33 @@ def checkpoints(out, kind, size):
         (folder / "config.json").write_text(json.dumps(config(kind, size), indent=2) + "\n")
 
 
+def adapter(folder):
+    """A LoRA over base, with random factors, as PEFT saves it; its base is named from its own directory."""
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder / "base", torch_dtype=torch.float32)
+    settings = peft.LoraConfig(r=3, lora_alpha=6, target_modules=["q_proj", "o_proj", "down_proj"], task_type="CAUSAL_LM")
+    model = peft.get_peft_model(base, settings)
+    torch.manual_seed(3)
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    model.save_pretrained(folder / "adapter")
+    (folder / "adapter" / "README.md").unlink(missing_ok=True)
+    path = folder / "adapter" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": "../base"}, indent=2) + "\n")
+
+
+def stacked(*slices):
+    """Slices of one model each: model, first layer, end, parameters of the source and of the slice."""
+    lines = ["slices:"]
+    for model, start, end, of_source, of_slice in slices:
+        lines += ["  - sources:", f"      - model: '{model}'", f"        layer_range: [{start}, {end}]"]
+        if of_source:
+            lines.append(f"        parameters: {json.dumps(of_source)}")
+        if of_slice:
+            lines.append(f"    parameters: {json.dumps(of_slice)}")
+    return lines
+
+
 def models(*settings, base=True):
     lines = ["base_model: '@/base'"] if base else []
     lines.append("models:")
@@ -141,6 +183,35 @@ def cases():
     yield "plain_linear", ["merge_method: linear", *models(*weights, base=False), "dtype: bfloat16"]
     yield "plain_slerp", ["merge_method: slerp", *models(("base", None), ("a", None)), *shared(gradient), "dtype: bfloat16"]
     yield "plain_task_arithmetic", ["merge_method: task_arithmetic", *models(*weights), "dtype: bfloat16"]
+    # The first and the last slice decide what is outside of the layers; the last one here is of one layer.
+    yield "stack", [
+        "merge_method: passthrough",
+        *stacked(("@/base", 0, 2, None, None), ("@/a", 1, "LAYERS", None, None), ("@/b", 1, 2, None, None)),
+        "dtype: bfloat16",
+    ]
+    silent = {"scale": [{"filter": "o_proj", "value": 0.0}, {"filter": "down_proj", "value": 0.0}, {"value": 1.0}]}
+    yield "stack_scaled", [
+        "merge_method: passthrough",
+        "base_model: '@/a'",
+        *stacked(
+            ("@/base", 0, 3, {"scale": 0.5}, {"scale": 7.0}),
+            ("@/a", 1, 3, None, silent),
+            ("@/b", 0, "LAYERS", None, {"scale": [0.25, 1.0]}),
+            ("@/a", 0, 1, None, None),
+        ),
+        *shared({"scale": 1.5}),
+        *out,
+    ]
+    yield "passthrough", ["merge_method: passthrough", *models(("a", {"scale": [1.0, 2.0]}), base=False), *out]
+    adapted = [("base+@/adapter", {"weight": 0.6}), ("b", {"weight": 0.3})]
+    yield "adapter_linear", ["merge_method: linear", *models(*adapted, base=False), *out]
+    yield "adapter_task", ["merge_method: task_arithmetic", *models(*adapted), *out]
+    yield "adapter_stack", [
+        "merge_method: passthrough",
+        *stacked(("@/base+@/adapter", 0, 2, None, None), ("@/base", 0, 1, None, None), ("@/base+@/adapter", 2, 3, None, None)),
+        *out,
+    ]
+    yield "plain_adapter", ["merge_method: linear", *models(*adapted, base=False), "dtype: bfloat16"]
 
 
 def main():
@@ -150,6 +221,7 @@ def main():
         shutil.rmtree(out / kind, ignore_errors=True)
         checkpoints(out, kind, size)
         folder = out / kind
+        adapter(folder)
         for name, lines in cases():
             text = "\n".join(lines).replace("LAYERS", str(SIZES[size][2])) + "\n"
             (folder / f"{name}.yaml").write_text(text)
@@ -158,11 +230,21 @@ def main():
                 run_merge(
                     MergeConfiguration.model_validate(settings),
                     scratch,
-                    MergeOptions(copy_tokenizer=False, write_model_card=False, random_seed=7, quiet=True),
+                    MergeOptions(
+                        copy_tokenizer=False,
+                        write_model_card=False,
+                        random_seed=7,
+                        quiet=True,
+                        lora_merge_cache=f"{scratch}/cache",
+                        # As burnish computes; without it, the sum of base and adapter is rounded to bf16 once more.
+                        lora_merge_dtype=None if name.startswith("plain_") else "float32",
+                    ),
                 )
                 made = {}
                 for file in sorted(pathlib.Path(scratch).glob("*.safetensors")):
                     made.update(load_file(file))
+                if "stack" in name:
+                    shutil.copy(f"{scratch}/config.json", folder / f"{name}.json")
             save_file(made, folder / f"{name}.safetensors", metadata={"format": "pt"})
 
 

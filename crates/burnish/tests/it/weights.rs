@@ -71,6 +71,49 @@ fn an_extracted_adapter_is_one_that_burnish_reads_and_merges() {
 }
 
 #[test]
+fn runs_adapters_and_stacks_are_taken_as_models() {
+    let scratch = Scratch::with_policy();
+    let diff = |from: &str, to: &str| {
+        json(&scratch.burnish(&["weights", "diff", from, to, "--json"]).succeeds().stdout())
+    };
+    let said = scratch.burnish(&["weights", "diff", "tiny", LAST]).succeeds();
+    assert!(said.stderr().contains("its newest checkpoint is taken, step 120"), "{}", said.stderr());
+    assert_eq!(diff("tiny", LAST)["norm"], 0.0);
+    let merge = ["weights", "merge", "--method", "wise_ft", "--base", FIRST, "--set", "alpha=1", "--model"];
+    scratch.burnish(&[&merge[..], &["tiny", "whole"]].concat()).succeeds();
+    assert_eq!(diff("whole", LAST)["norm"], 0.0);
+
+    // An adapter, with its base named or not, is what `burnish merge` makes of it.
+    scratch.burnish(&["weights", "extract", FIRST, "tiny", "adapter", "--rank", "8"]).succeeds();
+    let said = scratch.burnish(&["weights", "inspect", "adapter"]).succeeds().stdout();
+    assert!(said.contains("an adapter (LoRA) of rank 8, alpha 8 (scale 1), over"), "{said}");
+    assert!(said.contains("burnish merge adapter OUT") && said.contains("q_proj.lora_A.weight"), "{said}");
+    scratch.burnish(&["merge", "adapter", "merged"]).succeeds();
+    for (at, name) in ["adapter".to_owned(), format!("{FIRST}+adapter")].iter().enumerate() {
+        let out = format!("added{at}");
+        let words = ["weights", "merge", "--method", "passthrough", "--model", name, &out];
+        scratch.burnish(&words).succeeds();
+        assert_eq!(diff("merged", &out)["norm"], 0.0, "{name}");
+    }
+
+    // A model of more layers runs, and its head and embedding are where they belong.
+    let slices = [(FIRST, "0, 2"), ("tiny", "1, 2"), ("adapter", "0, 2")]
+        .map(|(model, range)| format!("  - sources: [{{model: {model}, layer_range: [{range}]}}]\n"));
+    scratch.write("stack.yaml", format!("merge_method: passthrough\nslices:\n{}", slices.concat()));
+    scratch.burnish(&["weights", "merge", "stack.yaml", "stack"]).succeeds();
+    assert_eq!(json(&String::from_utf8(scratch.read("stack/config.json")).unwrap())["num_hidden_layers"], 5);
+    scratch.burnish(&["eval", "grpo.toml", "policy.path=stack", "--json"]).succeeds();
+    scratch.write(
+        "beyond.yaml",
+        "merge_method: passthrough\nslices:\n  - sources: [{model: tiny, layer_range: [1, 3]}]\n",
+    );
+    let parts = ["beyond.yaml, line 3", "[1, 3]", "has 2 layers"];
+    scratch.burnish(&["weights", "merge", "beyond.yaml", "out"]).fails_with(&parts);
+    scratch.write("model.gguf", "GGUF....");
+    scratch.burnish(&["weights", "inspect", "model.gguf"]).fails_with(&["is a GGUF file", "safetensors"]);
+}
+
+#[test]
 fn what_is_listed_is_there() {
     let scratch = Scratch::with_policy();
     let said = scratch.burnish(&["weights", "inspect", LAST, "--check"]).succeeds().stdout();

@@ -15,7 +15,7 @@ const SHOWN: usize = 20;
 /// What to compare.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The first checkpoint: a model directory or a safetensors file.
+    /// The first checkpoint: a model directory (also an adapter's), a run directory, or a safetensors file.
     #[arg(value_parser = path())]
     from: PathBuf,
     /// The second checkpoint.
@@ -40,7 +40,8 @@ fn share(text: &str) -> Result<f64, &'static str> {
 pub(crate) fn run(arguments: Arguments) -> Done {
     let mut progress = Progress::aside("tensor");
     let options = DiffOptions { rank_tolerance: arguments.rank };
-    let found = diff(&arguments.from, &arguments.to, options, &mut |done, all| progress.count(done, all))?;
+    let (from, to) = (super::located(&arguments.from)?, super::located(&arguments.to)?);
+    let found = diff(&from, &to, options, &mut |done, all| progress.count(done, all))?;
     if arguments.json {
         out::json(&serde_json::to_string(&found)?);
         return Ok(());

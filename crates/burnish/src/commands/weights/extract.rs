@@ -36,6 +36,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Done {
     let Arguments { base, tuned, output, rank, target, dtype, json } = arguments;
+    let (base, tuned) = (super::located(&base)?, super::located(&tuned)?);
     let found = Extract { base, tuned, rank, targets: target, dtype }.run(&output, &mut super::watch()?)?;
     if json {
         out::json(&serde_json::to_string(&found)?);

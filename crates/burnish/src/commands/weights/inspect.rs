@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use burnish_weights::{TensorInfo, inspect};
 use clap::Args;
 
-use super::bytes;
+use super::{bytes, located};
 use crate::commands::{Done, path};
 use crate::out;
+use crate::program::as_called;
 
 /// What to list.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A model directory or a safetensors file.
+    /// A model directory, an adapter's directory (PEFT), a run directory, or a safetensors file.
     #[arg(value_parser = path())]
     checkpoint: PathBuf,
     /// Show every tensor; without it, tensors that differ only in the number of their layer are one line.
@@ -28,12 +29,20 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Done {
-    let found = inspect(&arguments.checkpoint, arguments.check)?;
+    let checkpoint = located(&arguments.checkpoint)?;
+    let found = inspect(&checkpoint, arguments.check)?;
     let problems: Vec<&str> = found.tensors.iter().filter_map(|tensor| tensor.problem.as_deref()).collect();
     if arguments.json {
         out::json(&serde_json::to_string(&found)?);
     } else {
-        let architecture = found.architecture.as_deref().unwrap_or("no config.json");
+        let architecture = match (&found.adapter, &found.architecture) {
+            (Some(adapter), _) => format!(
+                "an adapter (LoRA) of rank {}, alpha {} (scale {}), over {}",
+                adapter.rank, adapter.alpha, adapter.scale, adapter.base
+            ),
+            (None, Some(name)) => name.clone(),
+            (None, None) => "no config.json".to_owned(),
+        };
         let tied = if found.is_tied { ", head tied to the embedding" } else { "" };
         println!("{}: {architecture}{tied}", found.path.display());
         for (name, length) in &found.files {
@@ -49,6 +58,12 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
                 total.parameters,
                 total.tensors,
                 bytes(total.bytes)
+            );
+        }
+        if found.adapter.is_some() {
+            let merge = as_called(&format!("burnish merge {} OUT", found.path.display()));
+            println!(
+                "it is taken wherever a model directory is; `{merge}` writes base and adapter as one model"
             );
         }
     }

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// The method, in place of a configuration (`burnish weights methods` lists them).
     #[arg(long, value_name = "ID", requires = "models")]
     method: Option<String>,
-    /// A model directory; give it once per model, in their order.
+    /// A model directory (also an adapter's, or BASE+ADAPTER) or a run directory; give it once per model, in their order.
     #[arg(long = "model", value_name = "DIR", requires = "method", value_parser = path())]
     models: Vec<PathBuf>,
     /// The base, for methods that need one.
@@ -66,17 +66,14 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     let Arguments { paths, method, models, base, set, dtype, seed, max_shard_size, json } = arguments;
     let shard_bytes_max = max_shard_size.unwrap_or(SHARD_BYTES_MAX);
     let mut options = Options { seed, shard_bytes_max, ..Options::default() };
-    let (merge, output) = match (method, &paths[..]) {
+    let (mut merge, output) = match (method, &paths[..]) {
         (Some(method), [output]) => (Merge::of_words(&method, base, models, &set, dtype)?, output),
         (Some(_), _) => return Err("with --method there is no configuration: name the output alone".into()),
         (None, [config, output]) => {
             // Read once: it may be a pipe.
             let text = std::fs::read_to_string(config);
             let text = text.map_err(|error| format!("cannot read {}: {error}", config.display()))?;
-            let mut merge = burnish_weights::parse(config, &text)?;
-            for input in &mut merge.inputs {
-                input.path = burnish_recipe::expand(&input.path)?;
-            }
+            let merge = burnish_weights::parse(config, &text)?;
             options.recipe = Some(text);
             (merge, output)
         }
@@ -85,6 +82,11 @@ pub(crate) fn run(arguments: Arguments) -> Done {
             return Err(format!("name a configuration and the output, or a --method\n  help: {hint}").into());
         }
     };
+    for path in
+        merge.inputs.iter_mut().flat_map(|input| [&mut input.path].into_iter().chain(&mut input.adapter))
+    {
+        *path = super::located(&burnish_recipe::expand(path)?)?;
+    }
     let report = merge.run(output, &options, &mut super::watch()?)?;
     if json {
         out::json(&serde_json::to_string(&report)?);

@@ -6,7 +6,9 @@ mod inspect;
 mod merge;
 
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
+use burnish_run::model_path::locate_weights;
 use burnish_run::watch::Stop;
 use burnish_weights::Progress as Done;
 use clap::Subcommand;
@@ -56,6 +58,13 @@ fn watch() -> std::io::Result<impl FnMut(Done) -> ControlFlow<()>> {
         }
         ControlFlow::Continue(())
     })
+}
+
+/// The checkpoint that a person names: of a run its newest, as for other commands; a note says which.
+fn located(given: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let found = locate_weights(given)?;
+    super::say_notes(found.note.as_slice());
+    Ok(found.dir)
 }
 
 /// A number of bytes for a person.
