@@ -24,7 +24,7 @@ fn of_tasks(stream: &mut Stream) -> f64 {
     solved(stream) - solved(stream)
 }
 
-const ALL: [Differences; 6] = [
+const ALL: [Differences; 8] = [
     Differences {
         name: "normal, spread 1 point",
         mean: 0.02,
@@ -59,6 +59,19 @@ const ALL: [Differences; 6] = [
         name: "every second seed loses 40 points, spread 3 points",
         mean: -0.2,
         draw: |stream| 0.03 * stream.normal() - if stream.uniform() < 0.5 { 0.4 } else { 0.0 },
+        is_normal: false,
+    },
+    Differences {
+        name: "skewed: log-normal (sigma 1), median 5 points",
+        // exp(1/2)
+        mean: 0.05 * 1.648_721_270_700_128,
+        draw: |stream| 0.05 * stream.normal().exp(),
+        is_normal: false,
+    },
+    Differences {
+        name: "skewed: exponential, mean 5 points",
+        mean: 0.05,
+        draw: |stream| -0.05 * (1.0 - stream.uniform()).ln(),
         is_normal: false,
     },
 ];
