@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{Benchmark, Dialogue};
 use crate::judge::Dimension;
+use crate::text::{numbers, words};
 use crate::{Result, RetrievalError, wrong};
 
 /// A way to make data wrong.
@@ -22,15 +23,24 @@ pub enum Corruption {
     LeakedReference,
     /// The user asks for the reason as well: a second question, about the same evidence.
     SecondQuestion,
+    /// The answer's first auxiliary verb is negated, or no longer is. Answers without one stay as they are.
+    NegatedAnswer,
+    /// A number of the answer is one more. Answers without numbers stay as they are.
+    ChangedNumber,
+    /// Every question of a dialogue is about nothing.
+    EmptyQuestion,
 }
 
 impl Corruption {
     /// All corruptions.
-    pub const ALL: [Corruption; 4] = [
+    pub const ALL: [Corruption; 7] = [
         Corruption::WrongEvidence,
         Corruption::SwappedAnswer,
         Corruption::LeakedReference,
         Corruption::SecondQuestion,
+        Corruption::NegatedAnswer,
+        Corruption::ChangedNumber,
+        Corruption::EmptyQuestion,
     ];
 
     /// Its name in reports and on command lines.
@@ -40,6 +50,9 @@ impl Corruption {
             Corruption::SwappedAnswer => "swapped_answer",
             Corruption::LeakedReference => "leaked_reference",
             Corruption::SecondQuestion => "second_question",
+            Corruption::NegatedAnswer => "negated_answer",
+            Corruption::ChangedNumber => "changed_number",
+            Corruption::EmptyQuestion => "empty_question",
         }
     }
 
@@ -52,6 +65,8 @@ impl Corruption {
             Corruption::SwappedAnswer => &[Dimension::Faithfulness, Dimension::Quality],
             Corruption::LeakedReference => &[Dimension::NoReference],
             Corruption::SecondQuestion => &[Dimension::Atomic],
+            Corruption::NegatedAnswer | Corruption::ChangedNumber => &[Dimension::Faithfulness],
+            Corruption::EmptyQuestion => &[Dimension::Alignment, Dimension::Completeness, Dimension::Quality],
         }
     }
 }
@@ -70,9 +85,16 @@ impl FromStr for Corruption {
     }
 }
 
-/// `benchmark` with every turn that has evidence made wrong.
+/// `benchmark` with every turn that has evidence made wrong, where that is possible.
 pub fn corrupt(benchmark: &Benchmark, corruption: Corruption, seed: u64) -> Result<Benchmark> {
     let mut dialogues = benchmark.dialogues.clone();
+    if corruption == Corruption::EmptyQuestion {
+        for turn in dialogues.iter_mut().flat_map(|dialogue| &mut dialogue.turns) {
+            turn.user = "And what about it?".to_owned();
+            turn.rewrite = turn.rewrite.as_ref().map(|_| turn.user.clone());
+        }
+        return Benchmark::new(benchmark.chunks.clone(), dialogues);
+    }
     let turns: Vec<(usize, usize)> = dialogues
         .iter()
         .enumerate()
@@ -98,7 +120,7 @@ pub fn corrupt(benchmark: &Benchmark, corruption: Corruption, seed: u64) -> Resu
             }
             Corruption::LeakedReference => {
                 let target = &mut dialogues[dialogue].turns[turn];
-                target.user = with_reference(&target.user, stream.index(3));
+                target.user = with_reference(&target.user, stream.index(4));
                 Some(())
             }
             Corruption::SecondQuestion => {
@@ -107,6 +129,18 @@ pub fn corrupt(benchmark: &Benchmark, corruption: Corruption, seed: u64) -> Resu
                 target.user = format!("{first}, and why is that so?");
                 Some(())
             }
+            Corruption::NegatedAnswer | Corruption::ChangedNumber => {
+                let answer = &mut dialogues[dialogue].turns[turn].answer;
+                let changed = match corruption {
+                    Corruption::NegatedAnswer => negated(answer),
+                    _ => with_another_number(answer, &mut stream),
+                };
+                if let Some(changed) = changed {
+                    *answer = changed;
+                }
+                Some(())
+            }
+            Corruption::EmptyQuestion => None,
         };
         if changed.is_none() {
             return wrong(format!(
@@ -167,7 +201,7 @@ fn other_turn(
     others.get(stream.index(others.len())).map(|place| **place)
 }
 
-/// `user` with one of three references to a passage.
+/// `user` with one of four references to a passage.
 fn with_reference(user: &str, form: usize) -> String {
     let bare = user.trim().trim_end_matches(['?', '.', '!', '？', '。']);
     // "And what about Graz?" goes on from what was said; behind a reference it would be a second clause.
@@ -176,8 +210,35 @@ fn with_reference(user: &str, form: usize) -> String {
     match form {
         0 => format!("According to the passage above, {bare}?"),
         1 => format!("Based on the given text, {bare}?"),
+        2 => format!("Based on chunk 3, {bare}?"),
         _ => format!("As mentioned in this document, {bare}?"),
     }
+}
+
+/// `answer` with its first auxiliary verb negated, or no longer so.
+fn negated(answer: &str) -> Option<String> {
+    const VERBS: [&str; 19] = [
+        "is", "are", "was", "were", "can", "could", "will", "would", "should", "must", "has", "have", "had",
+        "does", "do", "did", "may", "might", "shall",
+    ];
+    let words = words(answer);
+    let at = words.iter().position(|word| VERBS.contains(&answer[word.clone()].to_lowercase().as_str()))?;
+    let end = words[at].end;
+    let (before, after) = answer.split_at(end);
+    Some(match words.get(at + 1) {
+        Some(next) if &answer[next.clone()] == "not" => format!("{before}{}", &answer[next.end..]),
+        _ => format!("{before} not{after}"),
+    })
+}
+
+/// `answer` with one more in the last digits of one of its numbers.
+fn with_another_number(answer: &str, stream: &mut Stream) -> Option<String> {
+    let numbers = numbers(answer);
+    let (range, _) = numbers.get(stream.index(numbers.len()))?;
+    let digits = answer[range.clone()].rsplit(|c: char| !c.is_ascii_digit()).next()?;
+    let next: u64 = digits.parse::<u64>().ok()?.checked_add(1)?;
+    let start = range.end - digits.len();
+    Some(format!("{}{next:0width$}{}", &answer[..start], &answer[range.end..], width = digits.len()))
 }
 
 /// `text` with its first letter in lower case, unless it begins with several capitals.

@@ -30,6 +30,35 @@ pub fn words(text: &str) -> Vec<Range<usize>> {
     words
 }
 
+/// The numbers of `text` in ASCII digits and where they lie, without the marks of a list ("1." or "2)").
+pub(crate) fn numbers(text: &str) -> Vec<(Range<usize>, f64)> {
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !is_digit(at) {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        let mut has_point = false;
+        while is_digit(at) || (matches!(bytes.get(at), Some(b',' | b'.')) && is_digit(at + 1) && !has_point) {
+            has_point |= bytes[at] == b'.';
+            at += 1;
+        }
+        let after = text[at..].strip_prefix(['.', ')']);
+        let before = text[..start].trim_end_matches([' ', '(']);
+        let is_mark = at - start <= 2
+            && after.is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+            && (before.is_empty() || before.ends_with([':', ',', ';', '.', '\n']));
+        if let Some(number) = text[start..at].replace(',', "").parse().ok().filter(|_| !is_mark) {
+            found.push((start..at, number));
+        }
+    }
+    found
+}
+
 /// The terms of `text`, in order, with repetitions.
 pub fn terms(text: &str) -> Vec<String> {
     let mut terms = Vec::new();
@@ -188,6 +217,14 @@ mod tests {
         assert_eq!(terms("黑豹队 NFL第3"), ["黑豹", "豹队", "nfl", "第", "3"]);
         assert_eq!(length("黑豹队 NFL 24"), 5);
         assert!(terms(" -- ").is_empty());
+    }
+
+    #[test]
+    fn numbers_are_no_marks_of_lists() {
+        let of = |text: &str| numbers(text).into_iter().map(|(_, number)| number).collect::<Vec<f64>>();
+        assert_eq!(of("1,250.5 cents in 1884, v1.2."), [1250.5, 1884.0, 1.2]);
+        assert!(of("There are: 1) one, (2) two.\n3. three; 12. And").is_empty());
+        assert_eq!(of("It had 12. And 4) is é7"), [12.0, 4.0, 7.0]);
     }
 
     #[test]
