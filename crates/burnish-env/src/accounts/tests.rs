@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use burnish_core::{Ending, Episode, FunctionCall, Policy, Role, Sampling, ToolCall, Turn};
 use burnish_episode::{Cast, Outside, Simulated};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::rollout::{Overlong, POLICY, RolloutSpec, SeedPlace, Spawn, play, play_with, replay};

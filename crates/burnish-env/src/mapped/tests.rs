@@ -9,7 +9,7 @@ use super::*;
 use crate::mapping::DONE;
 use burnish_core::Verdict;
 use burnish_core::rng::Stream;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const WAYS: [&str; 4] = ["north", "east", "south", "west"];
 
@@ -47,7 +47,7 @@ impl Generator for Houses {
     fn config(&self) -> Value {
         json!({})
     }
-    fn bounds(&self) -> Vec<Bound> {
+    fn bounds(&self) -> Vec<crate::Bound> {
         Vec::new()
     }
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {

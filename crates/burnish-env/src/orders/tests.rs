@@ -6,7 +6,7 @@ use std::time::Duration;
 use burnish_core::{Ending, Episode, Policy, Role, Sampling, Script, StopReason, Turn};
 use burnish_episode::{Cast, Simulated};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::Step;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use burnish_core::{Ending, Episode, Record, Verdict};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn of(config: Value) -> SkilledTasks {
     SkilledTasks::new(settings::read(&config).unwrap()).unwrap()

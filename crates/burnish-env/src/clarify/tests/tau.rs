@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burnish_core::FunctionCall;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::tests::play;
 use super::*;
