@@ -560,7 +560,10 @@ fn tau2_is_played_by_its_package_with_a_customer_of_ours() {
         let mut environment = generator.environment();
         environment.reset(task, 0).unwrap();
         assert!(environment.tools().len() > 10);
-        let said = gold.iter().map(|answer| environment.step(answer).unwrap()).next_back().unwrap();
+        let mut said = Step::Done;
+        for answer in &gold {
+            said = environment.step(answer).unwrap();
+        }
         let Step::Ask(question) = said else { panic!("{said:?}") };
         assert_eq!(question.who, "user");
         assert_eq!(environment.hear(&Message::assistant("###STOP###")).unwrap(), Step::Done);
