@@ -388,7 +388,8 @@ impl Recipe {
         let mut warnings = too_short::warnings(self);
         warnings.extend(engine::note(self));
         if self.rollout.grammar.is_some() && self.eval.grammar.is_none() && self.eval.tasks > 0 {
-            warnings.push("`rollout.grammar` holds the answers of training alone: without `eval.grammar`, evaluations are free".into());
+            let note = "`rollout.grammar` holds the answers of training alone: without `eval.grammar`, evaluations are free";
+            warnings.push(note.into());
         }
         if self.train.method == Method::Grpo {
             let broken = rules::broken(self.setup(&self.loss, &self.advantage));

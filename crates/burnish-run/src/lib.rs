@@ -36,6 +36,7 @@ pub mod seeds;
 pub mod serve;
 mod split;
 pub mod stages;
+pub mod start;
 pub mod stored;
 pub mod strategies;
 mod summary;

@@ -10,18 +10,16 @@ mod update;
 use std::path::{Path, PathBuf};
 
 use burnish_engine::{Limits, SamplingNeed};
-use burnish_env::FileRows;
-use burnish_model::{Loading, ModelConfig, Outline, Trains, load_chat};
+use burnish_model::{Loading, ModelConfig, Outline, Trains};
 use burnish_recipe::{ActivationCheckpointing, Method, Recipe, StageUse};
 use burnish_train::{Checkpointing, CheckpointingBySize, Place, scoring_need};
 
 use crate::RunError;
-use crate::model_path::{locate, pin};
-use crate::policy::{named_template, without_template};
+use crate::model_path::locate;
 use crate::reference::Reference;
 use crate::reward_model::scores_of;
 use crate::stages::{Origin, origin};
-use crate::watch::{Event, Unwatched, Watch};
+use crate::watch::{Event, Watch};
 
 pub use free::free_bytes;
 
@@ -51,34 +49,6 @@ pub(crate) fn checkpointing(
         told.into_iter().for_each(|told| watch.event(Event::Note(told)));
     }
     checkpointing
-}
-
-/// Makes sure that a run can begin before anything is made for it: that the policy can be read (configuration, tokenizer and
-/// chat template), and that a file has rows to train on beside those that are held out.
-///
-/// # Errors
-/// Names the file, or what is missing.
-pub fn check_start(recipe: &Recipe) -> Result<(), RunError> {
-    if recipe.train.method == Method::Grpo && recipe.eval.config.is_none() {
-        let generator = burnish_env::build(&recipe.env.id, &recipe.env.config)?;
-        let held_out = recipe.eval.tasks;
-        if let Some(rows) = generator.rows().map(FileRows::count).filter(|rows| held_out >= *rows) {
-            return Err(RunError::Refused(format!(
-                "eval.tasks: is {held_out}, so that all {rows} rows are held out and none is left to train on: set it lower, or give \
-                 evaluation its own data in `eval.config`"
-            )));
-        }
-    }
-    pin(&mut recipe.clone(), &mut Unwatched)?;
-    let from = origin(StageUse::Policy, recipe)?;
-    if recipe.trainer.is_none() {
-        outline(&from, &recipe.policy.sampling())?;
-    }
-    let template = named_template(recipe.policy.chat_template.as_deref())?;
-    match from {
-        Origin::Dir(dir) => load_chat(&dir, template).map(drop).map_err(without_template),
-        Origin::New(_) => Ok(()),
-    }
 }
 
 /// When a part takes its memory.
@@ -368,7 +338,7 @@ fn bytes_of(parts: &[Part], when: When) -> usize {
     parts.map(|part| part.bytes).fold(0, usize::saturating_add)
 }
 
-fn outline(from: &Origin, loading: &Loading) -> Result<Outline, RunError> {
+pub(crate) fn outline(from: &Origin, loading: &Loading) -> Result<Outline, RunError> {
     match from {
         Origin::Dir(dir) => Ok(Outline::of_dir(dir, loading)?),
         Origin::New(shape) => {

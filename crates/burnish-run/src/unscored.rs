@@ -110,7 +110,7 @@ const FEW: usize = 4;
 /// # Errors
 /// Says why, and how to continue.
 pub(crate) fn check_first(summary: &Summary, dir: &Path) -> Result<(), RunError> {
-    if summary.leading().is_some() || summary.episodes <= FEW {
+    if summary.episodes > 0 || summary.unscored <= FEW {
         return Ok(());
     }
     Err(RunError::Refused(format!(

@@ -6,9 +6,9 @@ use burnish_train::checkpoint::{self, Checkpoint, Checkpoints, Extent, Newest};
 
 use super::{Parts, Run};
 use crate::RunError;
-use crate::memory::check_start;
 use crate::model_path;
 use crate::stages;
+use crate::start;
 use crate::stored;
 use crate::watch::{Event, Unwatched, Watch};
 use burnish_recipe::{Recipe, StageUse};
@@ -34,7 +34,7 @@ impl Run {
         RunDir::refuse_taken(&recipe.run.dir, taken)?;
         stored::refuse_inside(&recipe)?;
         model_path::pin(&mut recipe, watch)?;
-        check_start(&recipe)?;
+        start::check(&recipe)?;
         burnish_tensor::set_threads(recipe.run.threads);
         let (parts, dir) = if !StageUse::kept(&recipe).is_empty() {
             if taken == Taken::Removed && recipe.run.dir.exists() {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use burnish_recipe::{Method, Recipe};
 use burnish_run::engine::arrangement;
-use burnish_run::memory::{Memory, When, check_start, free_bytes, mib};
+use burnish_run::memory::{Memory, When, free_bytes, mib};
 use burnish_run::stages::{self, Made};
+use burnish_run::start;
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
 use burnish_rundir::run_dir::{RunDir, Taken};
@@ -63,7 +64,7 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
             check_method(&recipe, method)?;
             if arguments.dry_run {
                 stages::resolve(&mut recipe)?;
-                check_start(&recipe)?;
+                start::check(&recipe)?;
                 if arguments.memory {
                     // The device may be in another machine.
                     let free = free_bytes(&recipe).ok().flatten();

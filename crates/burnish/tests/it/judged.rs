@@ -68,7 +68,7 @@ fn prompts_that_do_not_fit_are_failures_in_every_place_and_named() {
     assert!(report.contains("Episodes whose prompt does not fit, counted as failures"));
 }
 
-/// Works, gives a reward without success, and logs each request. From request 21 on it fails until a file `mended`
+/// Works, gives a reward without success, and logs each request. From request 22 on it fails until a file `mended`
 /// exists.
 const FAILING: &str = r#"
 import json, os, sys
@@ -76,7 +76,7 @@ for line in sys.stdin:
     request = json.loads(line)
     with open("requests", "a") as log:
         log.write(".")
-    if os.path.getsize("requests") > 21 and not os.path.exists("mended"):
+    if os.path.getsize("requests") > 22 and not os.path.exists("mended"):
         sys.exit("the licence has run out")
     text = request["completion"]
     print(json.dumps({"id": request["id"], "reward": 0.25 + sum(map(ord, text)) % 7}), flush=True)
@@ -97,7 +97,8 @@ fn a_reward_that_fails_stops_the_run_which_goes_on_as_if_it_had_not() {
         let sizes = ["eval.tasks=4", "eval.every=0", "rollout.tasks_per_step=2", "checkpoint.every=1"];
         scratch.burnish(&[&["train", "rows.toml", "train.max_steps=7", &dir], &sizes[..]].concat())
     };
-    // A row on which it is tried, 4 episodes before training, then 8 per step: it fails from the third step on.
+    // A row on which it is tried, for training and for evaluation, 4 episodes before training, then 8 per step: it fails
+    // from the third step on.
     let failed = train("failed").fails_with(&[
         "steps 3 to 5: no episode could be scored",
         "the licence has run out",

@@ -4,9 +4,9 @@
 use crate::docs::files;
 
 /// Blocks of doc comments that open with a question word (tokio and serde_json have some 1 % and 0.2 %).
-const QUESTIONS: usize = 2796;
+const QUESTIONS: usize = 2620;
 /// Lines of sources with more than 130 characters.
-const LONG_LINES: usize = 189;
+const LONG_LINES: usize = 154;
 /// Home-made terms in sources and pages, with the usual ones.
 const TERMS: [(&str, &str, usize); 9] = [
     ("controls of thoughts", "thinking controls", 6),

@@ -32,8 +32,11 @@ fn is_running(pid: &str) -> bool {
     state.is_some_and(|state| state != "Z" && state != "X")
 }
 
-/// A verifier that reads nothing and never answers, with a child that behaves the same.
-const HANGING: &str = "import os, subprocess, time\n\
+/// A verifier that answers once, when it is tried, and never again, with a child that behaves the same.
+const HANGING: &str = "import json, os, subprocess, sys, time\n\
+    if not os.path.exists('tried'):\n    \
+    open('tried', 'w').close()\n    \
+    print(json.dumps({'id': json.loads(sys.stdin.readline())['id'], 'reward': 1.0}), flush=True)\n\
     child = subprocess.Popen(['sleep', '1000'])\n\
     with open('pids', 'a') as log:\n    \
     print(os.getpid(), child.pid, file=log, flush=True)\n\

@@ -37,7 +37,7 @@ fn a_file_is_judged_row_by_row() {
     let scratch = Scratch::new();
     let rows = [
         r#"{"response": "So she makes $18.", "answer": "9 * 2 = 18\n#### 18"}"#,
-        r#"{"response": [{"role": "assistant", "content": "<answer>a lot</answer>"}], "answer": 18}"#,
+        r#"{"response": [{"role": "assistant", "content": "<answer>\\frac{1</answer>"}], "answer": 18}"#,
         r#"{"response": "", "answer": "18"}"#,
         r#"{"response": "The answer is 84 eggs.", "answer": "84"}"#,
     ];

@@ -93,7 +93,8 @@ fn runs_adapters_and_stacks_are_taken_as_models() {
         let out = format!("added{at}");
         let words = ["weights", "merge", "--method", "passthrough", "--model", name, &out];
         scratch.burnish(&words).succeeds();
-        assert_eq!(diff("merged", &out)["norm"], 0.0, "{name}");
+        // Up to numbers that lie between two of bf16: sums are made in another order.
+        assert!(diff("merged", &out)["norm"].as_f64().unwrap() < 1e-4, "{name}");
     }
 
     // A model of more layers runs, and its head and embedding are where they belong.
