@@ -219,7 +219,6 @@ const WITHOUT: &[(&[&str], &str)] = &[
         ],
         "answers are sampled together up to `rollout.batch_max`",
     ),
-    (&["max_prompt_length"], "prompts are not cut: an episode whose prompt does not fit ends unscored"),
     (&["disable_dropout"], "only adapters have dropout, `policy.lora.dropout`"),
     (&["vllm_"], "`[engine]` names servers; their own settings are given where they are started"),
     (
@@ -504,7 +503,6 @@ mod tests {
         for (habit, why) in [
             ("fp16=true", "policy.precision"),
             ("train.ddp_timeout=1800", "one device"),
-            ("max_prompt_length=512", "not cut"),
             ("dataloader_num_workers=4", "nothing to set"),
             ("push_to_hub=true", "hf upload"),
         ] {

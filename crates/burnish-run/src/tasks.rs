@@ -351,7 +351,11 @@ mod tests {
         let (plain, also) = (small(""), small(rest));
         let [plain, also] = [plain, also].map(|recipe| Tasks::make(&recipe, true).unwrap());
         let set = also.evaluation(Some("rest")).unwrap();
-        let overlaps = |train: &[Task]| train.iter().filter(|task| set.tasks.contains(task)).count();
+        let overlaps = |train: &[Task]| {
+            let shared: BTreeSet<&TaskId> =
+                train.iter().filter(|task| set.tasks.contains(task)).map(|task| &task.id).collect();
+            shared.len()
+        };
         assert!(overlaps(&plain.train) > 0 && overlaps(&also.train) == 0);
         assert_eq!(also.held_out, plain.held_out + overlaps(&plain.train));
         assert_eq!(

@@ -145,9 +145,9 @@ fn a_reward_that_fails_stops_the_run_which_goes_on_as_if_it_had_not() {
         scratch.burnish(&["rollout", "--from", "whole"]).succeeds().stdout().contains("--- judged; rewards")
     );
 
-    // An evaluation in which nothing can be judged is an error.
+    // An evaluation that nothing could judge is an error, before anything is sampled.
     std::fs::remove_file(scratch.path("mended")).unwrap();
-    scratch.burnish(&["eval", "whole"]).fails_with(&["nothing could be scored: 4 of 4 episodes unscored"]);
+    scratch.burnish(&["eval", "whole"]).fails_with(&["it judged none", "the licence has run out"]);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn a_file_is_judged_row_by_row() {
     let said = scratch.burnish(&marked).succeeds().stdout();
     assert!(said.contains("1 of 4 correct, 0 different, 1 unreadable, 2 without an answer"), "{said}");
     for (reading, expected) in [("first", "\"mark\", \"last\" and \"judge\""), ("judge", "not there yet")] {
-        let bad = ["verify", "number", "--gold", "1", "1", "--reading", reading];
+        let bad = ["verify", "number", "--reading", reading, "--gold", "1", "1"];
         scratch.burnish(&bad).fails_with(&["--reading", expected]);
     }
 }
