@@ -29,11 +29,11 @@ pub(crate) fn locate(given: &Path) -> Result<Located, RunError> {
     locate_in(given, hub_cache().as_deref())
 }
 
-/// As [`locate`], for work on the weights alone: a safetensors file, or a directory that lacks a tokenizer, is taken as it
-/// is.
+/// Finds the model that `given` names, for work on the weights alone: a safetensors file, or a directory that lacks a
+/// tokenizer, is taken as it is.
 ///
 /// # Errors
-/// As [`locate`].
+/// If there is none: says what is missing, or how to download it.
 pub fn locate_weights(given: &Path) -> Result<Located, RunError> {
     match given.exists() && (is_model(given) || !is_run(given)) {
         true => Ok(Located { dir: given.to_owned(), note: None }),

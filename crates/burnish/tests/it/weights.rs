@@ -100,7 +100,7 @@ fn runs_adapters_and_stacks_are_taken_as_models() {
     // A model of more layers runs, and its head and embedding are where they belong.
     let slices = [(FIRST, "0, 2"), ("tiny", "1, 2"), ("adapter", "0, 2")]
         .map(|(model, range)| format!("  - sources: [{{model: {model}, layer_range: [{range}]}}]\n"));
-    scratch.write("stack.yaml", &format!("merge_method: passthrough\nslices:\n{}", slices.concat()));
+    scratch.write("stack.yaml", format!("merge_method: passthrough\nslices:\n{}", slices.concat()));
     scratch.burnish(&["weights", "merge", "stack.yaml", "stack"]).succeeds();
     assert_eq!(json(&String::from_utf8(scratch.read("stack/config.json")).unwrap())["num_hidden_layers"], 5);
     scratch.burnish(&["eval", "grpo.toml", "policy.path=stack", "--json"]).succeeds();
