@@ -25,7 +25,7 @@ const TOOL_USE: &str = "tool_use";
 
 /// A compiled chat template with its variables.
 ///
-/// The environment is that of `transformers` 5.23 (see [`crate::jinja`]); `{% generation %}` blocks mark the assistant's
+/// The environment is that of `transformers` 5.23 (`docs/chat-templates.md`); `{% generation %}` blocks mark the assistant's
 /// text.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {

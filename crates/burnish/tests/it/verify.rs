@@ -57,7 +57,8 @@ fn a_file_is_judged_row_by_row() {
     assert!(said.contains("1 of 4 correct, 0 different, 1 unreadable, 2 without an answer"), "{said}");
     for (reading, expected) in [("first", "\"mark\", \"last\" and \"judge\""), ("judge", "not there yet")] {
         let bad = ["verify", "number", "--reading", reading, "--gold", "1", "1"];
-        scratch.burnish(&bad).fails_with(&["--reading", expected]);
+        let said = scratch.burnish(&bad).stderr();
+        assert!(said.contains("--reading") && said.contains(expected), "{said}");
     }
 }
 
