@@ -308,7 +308,8 @@ fn processes_are_started_only_while_all_others_are_busy() {
     let episodes = played(&*generator, &tasks, &["4"]);
     assert!(episodes.iter().all(|episode| episode.verdict.rewards["reward"] == 1.0));
     let started = fixture.written("started").len();
-    assert!(started < 50, "{started} processes for 200 short episodes");
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).max(2);
+    assert!(started < 20 * cores, "{started} processes for 200 short episodes on {cores} cores");
 }
 
 const STEPPED: &str = r#"
