@@ -117,6 +117,7 @@ impl Grammars {
     fn held(&self, top: TopLevelGrammar) -> Result<Held, String> {
         let mut matcher = Matcher::new(self.factory.create_parser(top));
         match matcher.get_error() {
+            // The library's advice names an option of its own.
             Some(error) if error.contains("coerce_one_of") => Err(
                 "`oneOf` can't be held to: write `anyOf`, which is the same where no value fits two of them"
                     .to_owned(),
@@ -138,9 +139,9 @@ const SPACE: &str = r" |\n{1,2}[ \t]{0,20}";
 /// A schema with bounded white space, unless it says itself what stands between tokens.
 fn spaced(schema: &Value) -> Value {
     let mut schema = schema.clone();
-    if let Some(options) =
-        schema.as_object_mut().map(|schema| schema.entry("x-guidance").or_insert_with(|| json!({})))
-        && let Some(options) = options.as_object_mut()
+    let options =
+        schema.as_object_mut().map(|schema| schema.entry("x-guidance").or_insert_with(|| json!({})));
+    if let Some(options) = options.and_then(Value::as_object_mut)
         && !options.contains_key("whitespace_flexible")
     {
         options.entry("whitespace_pattern").or_insert_with(|| SPACE.into());

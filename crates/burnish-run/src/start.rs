@@ -11,13 +11,11 @@ use crate::memory::outline;
 use crate::policy::{named_template, without_template};
 use crate::stages::{Origin, origin};
 
-/// Makes sure that a run can begin: that the policy can be read (configuration, tokenizer and chat template), and that a file
-/// has rows to train on beside those that are held out.
+/// Makes sure that the policy can be read: its configuration, tokenizer and chat template.
 ///
 /// # Errors
 /// Names the file, or what is missing.
-pub fn check(recipe: &Recipe) -> Result<(), RunError> {
-    check_rows(recipe)?;
+pub fn check_policy(recipe: &Recipe) -> Result<(), RunError> {
     // A server has the weights; here are a tokenizer and a configuration.
     let is_bare = |path: &&PathBuf| recipe.trainer.is_some() && path.join("tokenizer.json").is_file();
     let from = match recipe.policy.path.as_ref().filter(is_bare) {
@@ -37,7 +35,12 @@ pub fn check(recipe: &Recipe) -> Result<(), RunError> {
     }
 }
 
-fn check_rows(recipe: &Recipe) -> Result<(), RunError> {
+/// Makes sure that a file has rows to train on beside those that are held out. It reads the file; a run finds out when it makes
+/// its tasks.
+///
+/// # Errors
+/// If it has none.
+pub fn check_rows(recipe: &Recipe) -> Result<(), RunError> {
     if recipe.train.method != Method::Grpo || recipe.eval.config.is_some() {
         return Ok(());
     }

@@ -27,7 +27,6 @@ mod python;
 mod running;
 mod setup;
 mod shell;
-mod surrogate;
 
 pub use border::{Border, Trial};
 pub use conversation::{Conversation, Speaker};

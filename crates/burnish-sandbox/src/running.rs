@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use crate::process::find_program;
 use crate::shell::Guard;
-use crate::surrogate::replace_lone;
 
 /// Number of bytes kept from the end of stderr.
 const STDERR_BYTES_MAX: usize = 2_048;
@@ -214,7 +213,7 @@ fn read_lines(stdout: impl Read, line_bytes_max: u64, mut hear: Hear) {
     }
 }
 
-/// The next line without its line break, with lone surrogates replaced; `None` at the end of the stream.
+/// The next line without its line break; `None` at the end of the stream.
 fn read_line(stream: &mut impl BufRead, bytes_max: u64) -> std::io::Result<Option<String>> {
     let mut line = Vec::new();
     let read = stream.by_ref().take(bytes_max + 1).read_until(b'\n', &mut line)?;
@@ -224,7 +223,6 @@ fn read_line(stream: &mut impl BufRead, bytes_max: u64) -> std::io::Result<Optio
     if line.pop_if(|last| *last == b'\n').is_none() && read as u64 > bytes_max {
         return Err(std::io::Error::other(format!("a line is longer than {bytes_max} bytes")));
     }
-    replace_lone(&mut line);
     String::from_utf8(line).map(Some).map_err(|_| std::io::Error::other("a line is not UTF-8"))
 }
 

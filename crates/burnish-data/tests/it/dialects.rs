@@ -163,6 +163,12 @@ fn message_content_in_parts_is_kept_in_parts_and_nulls_are_absent() {
     );
 }
 
+#[test]
+fn a_developer_speaks_as_the_system_does() {
+    let row = auto(json!({"prompt": [{"role": "developer", "content": "Be brief."}, user("Why?")]})).unwrap();
+    assert_eq!(row.prompt, [Message::system("Be brief."), Message::user("Why?")]);
+}
+
 /// OpenAI's own format has the arguments of calls as a text.
 #[test]
 fn arguments_are_read_alike_in_every_form() {

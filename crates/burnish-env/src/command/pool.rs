@@ -32,8 +32,8 @@ struct State {
     idle: Vec<Peer>,
     /// Number of processes that are being started.
     starting: usize,
-    /// Number of starts that failed.
-    failures: u64,
+    /// Number of starts that failed, and why the last one did.
+    failures: (u64, String),
     /// What the first process said. Every other one must say the same.
     hello: Option<Hello>,
 }
@@ -77,7 +77,7 @@ impl Pool {
     pub(super) fn take(&self) -> Result<Peer, String> {
         let starts_max = available_parallelism().map_or(1, NonZero::get).max(2);
         let mut state = self.state();
-        let failures = state.failures;
+        let (failures, _) = state.failures;
         loop {
             if let Some(mut peer) = state.idle.pop() {
                 drop(state);
@@ -92,16 +92,15 @@ impl Pool {
                 let started = self.start();
                 state = self.state();
                 state.starting -= 1;
-                state.failures += u64::from(started.is_err());
+                if let Err(problem) = &started {
+                    state.failures = (state.failures.0 + 1, problem.clone());
+                }
                 self.changed.notify_all();
                 return started.map(|(peer, _)| peer);
             } else {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                if state.failures >= failures + FAILURES_MAX {
-                    let command = self.config.name();
-                    return Err(format!(
-                        "`{command}` failed to start {FAILURES_MAX} times while this episode waited for it"
-                    ));
+                if state.failures.0 >= failures + FAILURES_MAX {
+                    return Err(state.failures.1.clone());
                 }
             }
         }

@@ -307,6 +307,9 @@ fn processes_are_started_only_while_all_others_are_busy() {
     let tasks = generator.tasks(3, 200).unwrap().tasks;
     let episodes = played(&*generator, &tasks, &["4"]);
     assert!(episodes.iter().all(|episode| episode.verdict.rewards["reward"] == 1.0));
+    assert!(episodes.iter().all(|episode| episode.verdict.flags.is_empty()));
+    let silent = played(&*generator, &tasks[..1], &[""]);
+    assert!(silent[0].verdict.flags["empty_answer"]);
     let started = fixture.written("started").len();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).max(2);
     assert!(started < 20 * cores, "{started} processes for 200 short episodes on {cores} cores");

@@ -34,7 +34,7 @@ impl Run {
         RunDir::refuse_taken(&recipe.run.dir, taken)?;
         stored::refuse_inside(&recipe)?;
         model_path::pin(&mut recipe, watch)?;
-        start::check(&recipe)?;
+        start::check_policy(&recipe)?;
         burnish_tensor::set_threads(recipe.run.threads);
         let (parts, dir) = if !StageUse::kept(&recipe).is_empty() {
             if taken == Taken::Removed && recipe.run.dir.exists() {

@@ -72,7 +72,7 @@ const FORGERIES: &[(&str, &str)] = &[
         "def f(x):\n    for at in range(12): report(check=at, passed=True)\n    report(end='done', detail=None, code=0)\n    return 0",
     ),
     (
-        "raises whatever is wanted",
+        "raises any exception that is wanted",
         "class All(ValueError):\n    class Text(str):\n        __eq__ = lambda *_: True\n        __hash__ = str.__hash__\n    def __str__(self): return All.Text('?')\ndef f(x): raise All()",
     ),
     ("raises an end", "class ValueError(BaseException): pass\ndef f(x): raise ValueError('wanted')"),
@@ -140,7 +140,7 @@ def report(**message):
             os.write(3, json.dumps({**message, 'nonce': frame.f_locals['nonce']}).encode() + b'\n')
             return
 def send(message):
-    # To whatever is asked, instead of an answer.
+    # To every question, instead of an answer.
     while True:
         os.write(5, json.dumps(message).encode() + b'\n')
         if os.read(4, 1 << 16) == b'null\n': os._exit(0)

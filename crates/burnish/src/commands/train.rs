@@ -1,15 +1,16 @@
 //! `burnish train` and `burnish sft`
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use burnish_recipe::{Method, Recipe};
+use burnish_recipe::{Method, Recipe, Source};
 use burnish_run::engine::arrangement;
 use burnish_run::memory::{Memory, When, free_bytes, mib};
 use burnish_run::stages::{self, Made};
 use burnish_run::start;
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
-use burnish_rundir::run_dir::{RunDir, Taken};
+use burnish_rundir::run_dir::{RECIPE, RunDir, Taken};
 use burnish_rundir::text::shell_path;
 use clap::Args;
 
@@ -59,12 +60,12 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
         (None, Some(path)) => {
             let path = burnish_recipe::expand(path).map_err(|problem| format!("the recipe {problem}"))?;
             let (path, _written) = brought_along(path, arguments.dry_run)?;
-            refuse_other_kinds(&path)?;
-            let mut recipe = Recipe::read(&path, &arguments.overrides)?;
+            let mut recipe = Recipe::resolve(&source(&path, &arguments.overrides)?)?;
             check_method(&recipe, method)?;
             if arguments.dry_run {
                 stages::resolve(&mut recipe)?;
-                start::check(&recipe)?;
+                start::check_policy(&recipe)?;
+                start::check_rows(&recipe)?;
                 if arguments.memory {
                     // The device may be in another machine.
                     let free = free_bytes(&recipe).ok().flatten();
@@ -125,28 +126,19 @@ impl Drop for Written {
     }
 }
 
-/// Runs and studies have commands of their own.
-fn refuse_other_kinds(path: &Path) -> Result<(), String> {
+/// The recipe in `path`, as it is written. Runs and studies have commands of their own.
+fn source(path: &Path, overrides: &[String]) -> Result<Source, Box<dyn Error>> {
     let shown = shell_path(path);
-    if path.is_dir() {
-        let is_run = path.join(burnish_rundir::run_dir::RECIPE).is_file();
-        let problem = match is_run {
-            true => format!(
-                "is a run: `burnish train --resume {shown}` goes on with it, and `burnish eval {shown}` evaluates it"
-            ),
-            false => "is a folder: name a recipe, a TOML file".to_owned(),
-        };
-        return Err(format!("{}: {}", path.display(), as_called(&problem)));
+    let other = |what: String| Err(format!("{}: {}", path.display(), as_called(&what)).into());
+    if path.join(RECIPE).is_file() {
+        return other(format!(
+            "is a run: `burnish train --resume {shown}` goes on with it, and `burnish eval {shown}` evaluates it"
+        ));
     }
-    let is_study =
-        std::fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line.trim_end() == "[study]"));
-    match is_study {
-        true => Err(format!(
-            "{}: is a study, which {} runs",
-            path.display(),
-            as_called(&format!("`burnish study {shown}`"))
-        )),
-        false => Ok(()),
+    let source = Source::read(path, overrides)?;
+    match source.get("study") {
+        Some(_) => other(format!("is a study: `burnish study {shown}` runs it")),
+        None => Ok(source),
     }
 }
 

@@ -50,6 +50,25 @@ fn dry_run_prints_a_recipe_that_resolves_to_itself_and_starts_nothing() {
     scratch.write("again.toml", &text);
     assert_eq!(scratch.burnish(&["train", "again.toml", "--dry-run"]).succeeds().stdout(), text);
     assert!(!scratch.path("grpo").exists());
+    let empty = Scratch::new();
+    assert!(empty.burnish(&["train", "quickstart", "--dry-run"]).succeeds().stdout().contains("[env]"));
+    assert!(!empty.path("quickstart").exists());
+    empty
+        .burnish(&["train", "quickstart", "--dry-run", "policy.path=no/such/dir"])
+        .fails_with(&["policy.path: no/such/dir"]);
+}
+
+#[test]
+fn runs_studies_and_evaluations_are_told_from_recipes_to_train() {
+    let scratch = Scratch::with_policy();
+    scratch.burnish(&["train", "tiny"]).fails_with(&["is a run", "train --resume tiny", "eval tiny"]);
+    scratch.write("study.toml", "[study]\nid = \"a\"\nrecipe = \"grpo.toml\"\n");
+    scratch.burnish(&["train", "study.toml"]).fails_with(&["is a study", "study study.toml"]);
+    let env = "[env]\nid = \"countdown\"\n";
+    scratch
+        .write("eval.toml", format!("policy.path = \"tiny\"\neval.tasks = 4\nrollout.tokens_max = 8\n{env}"));
+    assert!(scratch.burnish(&["eval", "eval.toml"]).succeeds().stdout().contains("tasks    4"));
+    scratch.burnish(&["train", "eval.toml"]).fails_with(&["`train.max_steps` is missing"]);
 }
 
 #[test]

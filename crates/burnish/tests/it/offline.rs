@@ -77,6 +77,16 @@ fn a_recipe_of_ten_lines_imitates_rows_and_keeps_the_best_of_the_held_out_loss()
     let said = scratch.burnish(&["train", "sft.toml", "checkpoint.best=loss"]).succeeds().stdout();
     assert!(said.contains("held out for evaluation") && said.contains("on 20 held-out rows"), "{said}");
     assert!(said.contains("equal rows that are held out"), "{said}");
+    assert!(
+        said.contains("models/starter, 1.2 million parameters, all trained")
+            && said.contains("run       run; its report.html"),
+        "{said}"
+    );
+    let result =
+        |when: &str| said.lines().find(|line| line.starts_with(when)).map(|line| line[when.len()..].trim());
+    let (before, after) = (result("held-out rows before:"), result("held-out rows after:"));
+    assert!(before.is_some_and(|line| line.starts_with("loss ")) && before != after, "{said}");
+    assert!(!said.contains("drawn episodes"), "{said}");
     let losses = metric(&scratch, "run", "eval", "eval/loss");
     let steps = losses.last().unwrap().0;
     let trained = metric(&scratch, "run", "train", "loss");
