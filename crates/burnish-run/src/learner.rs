@@ -218,7 +218,7 @@ impl Learner {
         }
     }
 
-    /// The value of an objective, and its numbers, on samples that nothing is learned from ([`measure`]).
+    /// The value of an objective, and its numbers, on each group of samples that nothing is learned from ([`measure`]).
     ///
     /// # Errors
     /// If a sample does not fit the model or the objective, or the server fails.
@@ -228,7 +228,7 @@ impl Learner {
         objective: &dyn Objective,
         totals: &Totals,
         tokens_max: usize,
-    ) -> Result<Pass, RunError> {
+    ) -> Result<Vec<Pass>, RunError> {
         match self {
             Learner::Here(here) => Ok(measure(&here.policy.model, samples, objective, totals, tokens_max)?),
             Learner::There(there) => there.server.measure(samples, objective, totals),

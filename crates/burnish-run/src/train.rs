@@ -6,6 +6,7 @@ mod reports;
 
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::{fs, io};
 
 use burnish_core::Episode;
 use burnish_data::overlap::OverlapReport;
@@ -21,7 +22,7 @@ use crate::engine::Engine;
 use crate::evaluate::{Evaluation, bootstrap_seed, evaluate, summarise};
 use crate::learner::Learner;
 use crate::memory::parameters_of;
-use crate::offline::{Corpus, HELD_OUT_ROWS, OfflineLoop};
+use crate::offline::{Corpus, HELD_OUT_ROWS, Measured, OfflineLoop};
 use crate::online::{OnlineLoop, PlayedMember};
 use crate::policy::named_template;
 use crate::split;
@@ -34,6 +35,7 @@ use crate::watch::{Event, Stop, Watch};
 use crate::weighed;
 use best::Best;
 use burnish_recipe::{ComputeType, Method, Recipe};
+use burnish_rundir::files;
 use burnish_rundir::journal::{EpisodeKind, EpisodeRow, Journal};
 use burnish_rundir::metrics::{self, MetricsLog, Row, Values};
 use burnish_rundir::run_dir::RunDir;
@@ -317,8 +319,10 @@ impl Run {
     fn evaluate(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
         let mut found = Values::new();
         if let Loop::Offline(work) = &self.work
-            && let Some(values) = work.evaluate(&self.recipe, &self.learner)?
+            && let Some(measured) = work.evaluate(&self.recipe, &self.learner)?
         {
+            let before = self.held_out_before(&measured)?;
+            let values = measured.metrics(before.as_ref(), bootstrap_seed(&self.recipe));
             watch.event(Event::Measured { step: self.step, values: &values });
             found.extend(values.clone());
             self.log("eval", values)?;
@@ -344,6 +348,24 @@ impl Run {
             self.keep_best()?;
         }
         Ok(())
+    }
+
+    /// The numbers of the held-out rows before training, with which those of a later evaluation are paired. At step 0,
+    /// `measured` is written as such.
+    fn held_out_before(&self, measured: &Measured) -> Result<Option<Measured>, RunError> {
+        let path = self.dir.held_out();
+        let failed = |error| RunError::Refused(format!("`{}`: {error}", path.display()));
+        if self.step == 0 {
+            let json = serde_json::to_vec(&measured.finite()).map_err(|error| failed(error.to_string()))?;
+            files::write_atomic(&path, &json)?;
+            return Ok(None);
+        }
+        match fs::read(&path) {
+            // A run that an earlier version began.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(error.to_string())),
+            Ok(json) => serde_json::from_slice(&json).map(Some).map_err(|error| failed(error.to_string())),
+        }
     }
 
     /// Keeps the policy as that of the best evaluation.

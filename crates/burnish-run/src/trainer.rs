@@ -159,7 +159,7 @@ impl TrainingServer {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value of an objective on samples, and its numbers.
+    /// The value of an objective on each group of samples, and its numbers.
     ///
     /// # Errors
     /// As [`TrainingServer::score`], and if the samples do not fit the objective.
@@ -168,10 +168,15 @@ impl TrainingServer {
         samples: &[Sample],
         objective: &dyn Objective,
         totals: &Totals,
-    ) -> Result<Pass, RunError> {
-        let slope = differentiate(samples, &self.score(samples)?, objective, totals)?;
-        let Slope { loss, metrics, tokens_scored, drift, .. } = slope;
-        Ok(Pass { loss, metrics, tokens_scored, drift, ..Pass::default() })
+    ) -> Result<Vec<Pass>, RunError> {
+        let (logprobs, mut at) = (self.score(samples)?, 0);
+        let measured = samples.chunk_by(|one, other| one.group == other.group).map(|group| {
+            at += group.len();
+            let slope = differentiate(group, &logprobs[at - group.len()..at], objective, totals)?;
+            let Slope { loss, metrics, tokens_scored, drift, .. } = slope;
+            Ok(Pass { loss, metrics, tokens_scored, drift, ..Pass::default() })
+        });
+        measured.collect()
     }
 
     /// One update at learning rate `lr`.

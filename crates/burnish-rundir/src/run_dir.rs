@@ -24,6 +24,7 @@ pub const TEACHER: &str = "teacher";
 pub const REDESIGN: &str = "redesign.json";
 /// Name of the directory of the best checkpoint.
 pub const BEST: &str = "best";
+const HELD_OUT: &str = "held_out.json";
 const LOCK: &str = "run.lock";
 const METRICS: &str = "metrics.jsonl";
 const TENSORBOARD: &str = "tensorboard";
@@ -52,6 +53,7 @@ pub enum Taken {
 /// start/                the policy that the run started from, where `policy.from` names the recipe that made it
 /// teacher/              its teacher, where `teacher.from` names the recipe that made it
 /// redesign.json         the rounds before it, where an engineer redesigned its environment
+/// held_out.json         numbers of each held-out row before training, of a run that learns from rows
 /// report.html           curves and drawn episodes, and how far the run is
 /// run.lock              locked while a process works here
 /// ```
@@ -287,6 +289,11 @@ impl RunDir {
         self.path.join(TEACHER)
     }
 
+    /// The numbers of each held-out row before training.
+    pub fn held_out(&self) -> PathBuf {
+        self.path.join(HELD_OUT)
+    }
+
     /// The report ([`crate::report`]).
     pub fn report(&self) -> PathBuf {
         report_in(&self.path)
@@ -334,8 +341,8 @@ fn make_dir(path: &Path) -> Result<(), FileError> {
 }
 
 /// What runs write, beside the files of the journal and temporary ones.
-const WRITTEN: [&str; 10] =
-    [LOCK, RECIPE, RECORD, METRICS, TENSORBOARD, CHECKPOINTS, BEST, START, TEACHER, REPORT];
+const WRITTEN: [&str; 11] =
+    [LOCK, RECIPE, RECORD, METRICS, TENSORBOARD, CHECKPOINTS, BEST, START, TEACHER, HELD_OUT, REPORT];
 
 /// Whether runs write something with this name.
 fn is_written_by_runs(name: &OsStr) -> bool {

@@ -272,12 +272,30 @@ pub(crate) fn evaluation_line(summary: &Summary) -> String {
     [vec![result], summary.left_out()].concat().join("; ")
 }
 
-/// The numbers of held-out rows: the loss first, and of preferences how often they are told apart.
+/// The numbers of held-out rows that are shown: the loss, and of preferences how often they are told apart.
+const HELD_OUT: [(&str, &str); 3] =
+    [("eval/loss", "loss"), ("eval/accuracy", "accuracy"), ("eval/rewards/accuracies", "accuracy")];
+
+/// What changed on held-out rows since the evaluation before training; `None` if that is not known.
+pub(crate) fn change_line(values: &Values) -> Option<String> {
+    let part = |(name, label): &(&str, &str)| {
+        let end = |end: &str| values.get(&format!("{name}/change{end}"));
+        let (change, low, high) = (end("")?, end("/low")?, end("/high")?);
+        Some(format!("{label} {change:+.4} [{low:+.4}, {high:+.4}]"))
+    };
+    let parts: Vec<String> = HELD_OUT.iter().filter_map(part).collect();
+    let rows = values.get("eval/held_out_rows").copied().unwrap_or_default();
+    (!parts.is_empty()).then(|| format!("{} (95 %, paired bootstrap over {rows} rows)", parts.join(", ")))
+}
+
+/// The numbers of held-out rows, with their 95 % intervals.
 pub(crate) fn measured_line(values: &Values) -> String {
-    let shown =
-        [("eval/loss", "loss"), ("eval/accuracy", "accuracy"), ("eval/rewards/accuracies", "accuracy")];
-    let parts: Vec<String> =
-        shown.iter().filter_map(|(name, label)| Some(format!("{label} {:.4}", values.get(*name)?))).collect();
+    let part = |(name, label): &(&str, &str)| {
+        let end = |end: &str| values.get(&format!("{name}/{end}"));
+        let range = end("low").zip(end("high")).map(|(low, high)| format!(" [{low:.4}, {high:.4}]"));
+        Some(format!("{label} {:.4}{}", values.get(*name)?, range.unwrap_or_default()))
+    };
+    let parts: Vec<String> = HELD_OUT.iter().filter_map(part).collect();
     let rows = values.get("eval/held_out_rows").copied().unwrap_or_default();
     format!("{} on {rows} held-out rows", parts.join(", "))
 }

@@ -1,6 +1,7 @@
 //! Learning from what is given: answers to imitate, and preferences between answers.
 
 mod corpus;
+mod held_out;
 mod latent;
 mod masks;
 mod packing;
@@ -26,9 +27,7 @@ use masks::{Masks, noise_seed};
 use rows::{Learned, Making};
 
 pub(crate) use corpus::{Corpus, Given, Solved, demonstrated, solved};
-
-/// The metric of how many rows are held out.
-pub(crate) const HELD_OUT_ROWS: &str = "eval/held_out_rows";
+pub(crate) use held_out::{HELD_OUT_ROWS, Measured};
 
 /// Learning from a corpus. Samples are made when their step comes: held is only where they come from.
 pub(crate) struct OfflineLoop {
@@ -161,9 +160,10 @@ impl OfflineLoop {
     ///
     /// # Errors
     /// If a row can't be read any more, or a number is not finite.
-    pub(crate) fn evaluate(&self, recipe: &Recipe, learner: &Learner) -> Result<Option<Values>, RunError> {
+    pub(crate) fn evaluate(&self, recipe: &Recipe, learner: &Learner) -> Result<Option<Measured>, RunError> {
         let Some(held_out) = &self.held_out else { return Ok(None) };
-        let (mut values, mut weights, mut done) = (Values::new(), 0.0, 0);
+        let is_per_token = recipe.train.method == Method::Sft && learner.mask_token_id().is_none();
+        let (mut measured, mut done) = (Measured::default(), 0);
         for part in held_out.sequences.chunks(recipe.train.sequences_per_step) {
             let chosen: Vec<&[Place]> = part.iter().map(|places| &**places).collect();
             let stage = self.curriculum.as_ref().map_or(0, Curriculum::last);
@@ -176,18 +176,18 @@ impl OfflineLoop {
                 ..totals(&samples, &samples, 1, learner.context_tokens_max(), 0)
             };
             let tokens_max = recipe.train.micro_batch_tokens;
-            let Pass { loss, metrics, .. } =
-                learner.measure(&samples, &*self.objective, &totals, tokens_max)?;
-            let is_per_token = recipe.train.method == Method::Sft && learner.mask_token_id().is_none();
-            let weight = if is_per_token { totals.tokens } else { part.len() } as f64;
-            weights += weight;
-            for (name, value) in metrics.into_iter().chain([("loss".to_owned(), loss)]) {
-                *values.entry(format!("eval/{name}")).or_default() += weight * value;
+            let passes = learner.measure(&samples, &*self.objective, &totals, tokens_max)?;
+            // The objective divides by the weight of all these rows.
+            let whole = if is_per_token { totals.tokens } else { part.len() } as f64;
+            for (places, Pass { loss, metrics, tokens_scored, .. }) in chosen.iter().zip(passes) {
+                let weight = if is_per_token { tokens_scored as f64 } else { 1.0 };
+                if let Some(place) = places.first().filter(|_| weight > 0.0) {
+                    let loss = ("loss".to_owned(), loss * whole / weight);
+                    measured.add(place.row, weight, metrics.into_iter().chain([loss]));
+                }
             }
         }
-        values.values_mut().for_each(|value| *value /= weights);
-        values.insert(HELD_OUT_ROWS.into(), held_out.corpus.len() as f64);
-        Ok(Some(values))
+        Ok(Some(measured))
     }
 
     /// Number of rows that are learned from.

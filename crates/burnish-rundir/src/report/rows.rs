@@ -38,8 +38,12 @@ pub(super) fn headline(rows: &[Row]) -> Option<String> {
     let told = NAMED.iter().filter_map(|(name, title, is_share)| {
         let before = shown(*first.values.get(*name)?, *is_share);
         let title = title.to_lowercase();
-        Some(match last.and_then(|last| last.values.get(*name)) {
-            Some(after) => format!("{title} {before} before, <b>{}</b> after", shown(*after, *is_share)),
+        Some(match last.and_then(|last| last.values.get(*name).map(|after| (last, after))) {
+            Some((last, after)) => {
+                let change = with_range(last, &format!("{name}/change"), *is_share);
+                let change = change.map(|change| format!(" (change {change})")).unwrap_or_default();
+                format!("{title} {before} before, <b>{}</b> after{change}", shown(*after, *is_share))
+            }
             None => format!("{title} <b>{before}</b>"),
         })
     });
@@ -54,7 +58,10 @@ pub(super) fn results(rows: &[Row]) -> String {
     let names: BTreeSet<&String> =
         first.values.keys().filter(|name| last.is_none_or(|last| last.values.contains_key(*name))).collect();
     let place = |name: &str| NAMED.iter().position(|(known, ..)| *known == name).unwrap_or(NAMED.len());
-    let mut names: Vec<&String> = names.into_iter().filter(|name| *name != "eval/held_out_rows").collect();
+    let is_own = |name: &str| {
+        name != "eval/held_out_rows" && !["/low", "/high", "/change"].iter().any(|end| name.ends_with(end))
+    };
+    let mut names: Vec<&String> = names.into_iter().filter(|name| is_own(name)).collect();
     names.sort_by_key(|name| place(name));
     let line = |name: &&String| {
         let known = NAMED.iter().find(|(known, ..)| known == *name);
@@ -69,7 +76,7 @@ pub(super) fn results(rows: &[Row]) -> String {
             .flatten()
             .zip(labels)
             .map(|(row, label)| {
-                let number = row.values.get(*name).map_or_else(|| "–".to_owned(), |n| shown(*n, is_share));
+                let number = with_range(row, name, is_share).unwrap_or_else(|| "–".to_owned());
                 format!("<td data-label=\"{label}\">{number}</td>")
             })
             .collect();
@@ -87,6 +94,16 @@ pub(super) fn results(rows: &[Row]) -> String {
         "<h2>Results on held-out rows</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th></th>{head}</tr></thead>\n\
          <tbody>\n{body}</tbody>\n</table></div>\n"
     )
+}
+
+/// A number of a row, with its interval if it has one.
+fn with_range(row: &Row, name: &str, is_share: bool) -> Option<String> {
+    let number = shown(*row.values.get(name)?, is_share);
+    let end = |end: &str| row.values.get(&format!("{name}/{end}")).map(|value| shown(*value, is_share));
+    Some(match end("low").zip(end("high")) {
+        Some((low, high)) => format!("{number} [{low}, {high}]"),
+        None => number,
+    })
 }
 
 fn shown(number: f64, is_share: bool) -> String {
@@ -123,5 +140,20 @@ mod tests {
         assert!(headline(&rows[..1]).unwrap().contains("loss <b>2.5</b>;"));
         assert!(results(&rows[2..3]).contains(">–</td>"));
         assert!(headline(&[]).is_none() && results(&[]).is_empty());
+        // Intervals stand beside their numbers, and in no line of their own.
+        let mut after = measured(10, 1.0);
+        for (end, value) in
+            [("low", 0.5), ("high", 1.5), ("change", -1.5), ("change/low", -2.0), ("change/high", -1.0)]
+        {
+            after.values.insert(format!("eval/loss/{end}"), value);
+        }
+        let rows = [measured(0, 2.5), after];
+        assert!(
+            headline(&rows).unwrap().contains("<b>1</b> after (change -1.5 [-2, -1])"),
+            "{:?}",
+            headline(&rows)
+        );
+        let table = results(&rows);
+        assert!(table.contains(">1 [0.5, 1.5]</td>") && !table.contains("change"), "{table}");
     }
 }

@@ -16,7 +16,7 @@ use clap::Args;
 
 use super::Done;
 use crate::program::as_called;
-use crate::progress::{Progress, evaluation_line, measured_line};
+use crate::progress::{Progress, change_line, evaluation_line, measured_line};
 use crate::{out, quickstart, signals};
 
 /// What to train.
@@ -217,6 +217,9 @@ fn say_outcome(outcome: &Outcome) {
     if let Some([before, after]) = &outcome.held_out_rows {
         println!("held-out rows before:  {}", measured_line(before));
         println!("held-out rows after:   {}", measured_line(after));
+        if let Some(change) = change_line(after) {
+            println!("change:                {change}");
+        }
     }
     if let Some(unscored) = outcome.unscored.told() {
         println!("{unscored}");

@@ -86,6 +86,11 @@ fn a_recipe_of_ten_lines_imitates_rows_and_keeps_the_best_of_the_held_out_loss()
         |when: &str| said.lines().find(|line| line.starts_with(when)).map(|line| line[when.len()..].trim());
     let (before, after) = (result("held-out rows before:"), result("held-out rows after:"));
     assert!(before.is_some_and(|line| line.starts_with("loss ")) && before != after, "{said}");
+    // The change is that between the two lines, and training that far leaves no doubt about its sign.
+    let number = |line: &str| line["loss ".len()..].split(' ').next().unwrap().parse::<f64>().unwrap();
+    let change = result("change:").unwrap();
+    assert!((number(change) - (number(after.unwrap()) - number(before.unwrap()))).abs() < 2e-4, "{said}");
+    assert!(change.contains(", -") && change.ends_with("paired bootstrap over 20 rows)"), "{said}");
     assert!(!said.contains("drawn episodes"), "{said}");
     let losses = metric(&scratch, "run", "eval", "eval/loss");
     let steps = losses.last().unwrap().0;
