@@ -173,7 +173,8 @@ fn thinned(curve: &Curve) -> Vec<(u64, f64)> {
 }
 
 /// At each point, the value of the straight line that fits best (least squares) in a window of about a tenth of the
-/// points around it. Unlike a moving mean, it neither lags nor leans at the ends.
+/// points around it. Unlike a moving mean, it neither lags nor leans at the ends. It stays between the least and the
+/// greatest value of its window, so that a share is never below 0.
 fn smoothed(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
     let half = points.len() / 20 + 1;
     let fit = |at: usize| {
@@ -185,8 +186,11 @@ fn smoothed(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
             let x = index as f64 - center;
             sums = (sums.0 + value, sums.1 + x * value, sums.2 + x * x);
         }
+        let values = points[first..=last].iter().map(|(_, value)| *value);
+        let (least, greatest) =
+            (values.clone().fold(f64::INFINITY, f64::min), values.fold(f64::MIN, f64::max));
         // A window has at least two points, so that the last sum is above 0.
-        sums.0 / count + sums.1 / sums.2 * (at as f64 - center)
+        (sums.0 / count + sums.1 / sums.2 * (at as f64 - center)).clamp(least, greatest)
     };
     (0..points.len()).map(|at| (points[at].0, fit(at))).collect()
 }
@@ -319,6 +323,9 @@ mod tests {
         let zigzag: Vec<(u64, f64)> =
             (0..100u64).map(|step| (step, if step.is_multiple_of(2) { 1.0 } else { -1.0 })).collect();
         assert!(smoothed(&zigzag).iter().all(|(_, value)| value.abs() < 0.6));
+        // A share that falls to 0 and stays there.
+        let falls: Vec<(u64, f64)> = (0..100).map(|at| (at, if at < 96 { 0.3 } else { 0.0 })).collect();
+        assert!(smoothed(&falls).iter().all(|(_, value)| (0.0..=0.3).contains(value)));
         assert!(smoothed(&zigzag)[10..90].iter().all(|(_, value)| value.abs() < 0.2));
     }
 
