@@ -36,6 +36,7 @@ mod weights;
 
 use std::path::{Path, PathBuf};
 
+use burnish_shards::Shards;
 use burnish_tensor::{Elements, ParamEntry};
 use rayon::prelude::*;
 
@@ -104,6 +105,27 @@ pub fn load_chat(dir: &Path, template: Option<ChatTemplate>) -> Result<Chat, Mod
     Chat::load_with(&chat_dir(dir, Model::base_of(dir)?.as_deref()), template)
 }
 
+/// Makes sure that all weights of a model directory, or of an adapter and its base, are finite, without loading them.
+///
+/// # Errors
+/// Names the tensor that is not, or the file that can't be read.
+pub fn check_finite(dir: &Path) -> Result<(), ModelError> {
+    let base = Model::base_of(dir)?;
+    let own = if base.is_some() { dir.join(lora::WEIGHTS_FILE) } else { dir.to_owned() };
+    for path in [Some(own), base].into_iter().flatten() {
+        if let Some(name) = Shards::open(&path)?.not_finite()? {
+            return Err(has_not_finite(&path, &name));
+        }
+    }
+    Ok(())
+}
+
+fn has_not_finite(path: &Path, name: &str) -> ModelError {
+    let problem =
+        format!("`{name}` has values that are no numbers (NaN) or infinite: nothing can be computed with it");
+    ModelError::malformed(path, problem)
+}
+
 /// An adapter without a tokenizer has that of its base.
 fn chat_dir(dir: &Path, base: Option<&Path>) -> PathBuf {
     match base {
@@ -135,10 +157,7 @@ pub fn load_model_over(
         return Err(ModelError::malformed(&chat_dir.join("tokenizer.json"), problem));
     }
     if let Some(name) = not_finite(&model) {
-        let problem = format!(
-            "`{name}` has values that are no numbers (NaN) or infinite: nothing can be computed with it"
-        );
-        return Err(ModelError::malformed(dir, problem));
+        return Err(has_not_finite(dir, name));
     }
     model.restrict_vocab(|id| chat.can_be_sampled(id));
     Ok((model, chat))

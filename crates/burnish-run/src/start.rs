@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use burnish_env::FileRows;
-use burnish_model::load_chat;
+use burnish_model::{check_finite, load_chat};
 use burnish_recipe::{Method, Recipe, StageUse};
 
 use crate::RunError;
@@ -11,7 +11,7 @@ use crate::memory::outline;
 use crate::policy::{named_template, without_template};
 use crate::stages::{Origin, origin};
 
-/// Makes sure that the policy can be read: its configuration, tokenizer and chat template.
+/// Makes sure that the policy can be read: its configuration, tokenizer, chat template, and that its weights are numbers.
 ///
 /// # Errors
 /// Names the file, or what is missing.
@@ -30,7 +30,13 @@ pub fn check_policy(recipe: &Recipe) -> Result<(), RunError> {
     }
     let template = named_template(recipe.policy.chat_template.as_deref())?;
     match from {
-        Origin::Dir(dir) => load_chat(&dir, template).map(drop).map_err(without_template),
+        Origin::Dir(dir) => {
+            load_chat(&dir, template).map_err(without_template)?;
+            if recipe.trainer.is_none() {
+                check_finite(&dir)?;
+            }
+            Ok(())
+        }
         Origin::New(_) => Ok(()),
     }
 }

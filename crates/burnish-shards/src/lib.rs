@@ -130,6 +130,30 @@ impl Shards {
         }
         Ok(entries)
     }
+
+    /// The first tensor with an element that is NaN or infinite. It reads every file once.
+    ///
+    /// # Errors
+    /// As [`Shards::entries`].
+    pub fn not_finite(&self) -> Result<Option<String>, ShardsError> {
+        let entries = self.entries()?;
+        let first = entries.into_iter().find(|entry| holds_not_finite(entry.dtype, self.get(entry).1));
+        Ok(first.map(|entry| entry.name))
+    }
+}
+
+/// Whether the exponent of an element has all its bits set, which is what NaN and infinities have in common.
+fn holds_not_finite(dtype: Dtype, bytes: &[u8]) -> bool {
+    let of_halves =
+        |mask: u16| bytes.chunks_exact(2).any(|two| u16::from_le_bytes([two[0], two[1]]) & mask == mask);
+    match dtype {
+        Dtype::BF16 => of_halves(0x7f80),
+        Dtype::F16 => of_halves(0x7c00),
+        Dtype::F32 => bytes
+            .chunks_exact(4)
+            .any(|four| !f32::from_le_bytes([four[0], four[1], four[2], four[3]]).is_finite()),
+        _ => false,
+    }
 }
 
 fn mapped(path: &Path) -> Result<(PathBuf, Mapped), ShardsError> {
