@@ -6,6 +6,7 @@
 //! would change how the whole program reads numbers, and breaks `flatten` and `untagged`.)
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -103,6 +104,14 @@ fn escape_bytes(bytes: &[u8], at: usize) -> Result<usize, usize> {
     }
 }
 
+/// Has this process replaced a lone surrogate?
+static REPLACED: AtomicBool = AtomicBool::new(false);
+
+/// Has [`marked`] replaced a lone surrogate in this process? A command says so once, at its end.
+pub fn has_replaced_surrogates() -> bool {
+    REPLACED.load(Ordering::Relaxed)
+}
+
 /// The text for others who read it with `serde_json`: every integer that a [`Value`] can't hold is written as an object, and
 /// -0, which is also an integer, as 0. JavaScript and Python write a text that was cut inside of a character with half of it
 /// (`\ud83d`) and read it again; here it becomes the replacement character.
@@ -122,6 +131,7 @@ pub fn marked(text: &str) -> Cow<'_, str> {
                     };
                     at += length.unwrap_or_else(|lone| {
                         out += &text[copied..at];
+                        REPLACED.store(true, Ordering::Relaxed);
                         out += "\\ufffd";
                         copied = at + lone;
                         lone

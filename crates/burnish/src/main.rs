@@ -100,6 +100,11 @@ fn main() -> ExitCode {
             Ok(())
         }
     };
+    if burnish_core::json::has_replaced_surrogates() {
+        eprintln!(
+            "note: JSON that was read holds halves of characters alone (such as \\ud83d); each was read as U+FFFD"
+        );
+    }
     match done.and_then(|()| out::finish()) {
         Ok(()) => signals::status().map_or(ExitCode::SUCCESS, ExitCode::from),
         Err(error) => {

@@ -118,9 +118,27 @@ fn weights_that_are_no_numbers_are_refused_by_name() {
     // A NaN in bf16.
     bytes[from..from + 2].copy_from_slice(&0x7fc0_u16.to_le_bytes());
     std::fs::write(&path, bytes).unwrap();
-    for command in [&["train", "grpo.toml"][..], &["generate", "tiny/checkpoints/step_120", "hi"]] {
+    let all = [
+        &["train", "grpo.toml"][..],
+        &["train", "grpo.toml", "--dry-run"],
+        &["generate", "tiny/checkpoints/step_120", "hi"],
+    ];
+    for command in all {
         scratch.burnish(command).fails_with(&[name, "NaN"]);
     }
+}
+
+#[test]
+fn halves_of_characters_are_told_once() {
+    let scratch = Scratch::new();
+    let row = r#"{"prompt": "a\ud83d b\ude00", "answer": "x"}"#;
+    scratch.write("rows.jsonl", format!("{row}\n{row}\n"));
+    let shown = ["env", "show", "rows", "path=rows.jsonl", "verifier=exact"];
+    let output = scratch.command(&shown).output().unwrap();
+    let (said, noted) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success() && said.contains("a\u{fffd} b\u{fffd}"), "{said} {noted}");
+    assert!(noted.matches("U+FFFD").count() == 1 && noted.contains("halves of characters"), "{noted}");
 }
 
 #[test]
