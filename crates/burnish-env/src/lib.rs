@@ -168,6 +168,11 @@ pub trait Generator: Send + Sync {
         Ok(())
     }
 
+    /// Do its episodes ask a partner `extractor` to copy final answers out of responses?
+    fn needs_extractor(&self) -> bool {
+        false
+    }
+
     /// Most episodes that it can play at the same time; `None` without a limit.
     fn at_once(&self) -> Option<usize> {
         None
@@ -268,6 +273,10 @@ pub struct Question {
     pub who: String,
     /// The conversation from that side, the newest message last.
     pub messages: Vec<Message>,
+    /// The answer only helps to judge: if there is none, the episode is unscored. Else the run ends, because without the
+    /// partner no episode can be played.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_for_verdict: bool,
 }
 
 /// Plays one task. Single-threaded; one instance plays one episode at a time.

@@ -43,6 +43,7 @@ pub(super) const BOUNDS: &[(&str, u64)] = &[
     ("eval.extra[].tokens_max", TOKENS_MAX),
     ("judge.tokens_max", TOKENS_MAX),
     ("user.tokens_max", TOKENS_MAX),
+    ("extractor.tokens_max", TOKENS_MAX),
     ("policy.lora.rank", 65_536),
     ("policy.new.vocab_size", 1 << 20),
     ("policy.new.hidden_size", 65_536),
@@ -167,6 +168,9 @@ mod tests {
                     }
                     None if key.starts_with("user") => {
                         vec![format!("user={{path=\"x\", tokens_max={count}}}")]
+                    }
+                    None if key.starts_with("extractor") => {
+                        vec![format!("extractor={{path=\"x\", tokens_max={count}}}")]
                     }
                     None if key.starts_with("weights") => {
                         vec![format!(

@@ -542,7 +542,7 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
         // Whatever becomes of the environment, the evaluation is of what it was at first.
         recipe.eval.config = Some(recipe.env.config.clone());
     }
-    let mut components = Vec::new();
+    let (mut components, mut extracts) = (Vec::new(), false);
     if what == Use::Training || recipe.eval.config.is_none() {
         let generator = complete(&id, "env.id", &mut recipe.env.config, "env.config", source)?;
         if what == Use::Training && train_is_grpo(recipe) {
@@ -560,9 +560,12 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
             recipe.eval.tasks = defaults::tasks_held_out(rows.count(), trains);
         }
         components.push(generator.components());
+        extracts |= generator.needs_extractor();
     }
     if let Some(config) = &mut recipe.eval.config {
-        components.push(complete(&id, "env.id", config, "eval.config", source)?.components());
+        let generator = complete(&id, "env.id", config, "eval.config", source)?;
+        components.push(generator.components());
+        extracts |= generator.needs_extractor();
     }
     for (index, also) in recipe.eval.extra.iter_mut().enumerate() {
         let table = format!("eval.extra[{index}]");
@@ -573,7 +576,9 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
         let id = also.env.as_ref().unwrap_or(&id);
         let generator = complete(id, &format!("{table}.env"), config, &format!("{table}.config"), source)?;
         components.push(generator.components());
+        extracts |= generator.needs_extractor();
     }
+    check_extractor(recipe, extracts, source, what)?;
     if let Some(known) = components.into_iter().collect::<Option<Vec<_>>>() {
         check_weights(recipe, known.concat(), source)?;
     }
@@ -582,6 +587,27 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
     }
     complete_calibration(recipe, source)?;
     complete_demonstrations(recipe, source)
+}
+
+/// Checks that there is an extractor of answers where an environment asks one, and only there.
+fn check_extractor(recipe: &Recipe, is_asked: bool, source: &Source, what: Use) -> Result<(), RecipeError> {
+    match &recipe.extractor {
+        Some(extractor) => {
+            extractor.check().map_err(|(key, rule)| source.error(&format!("extractor.{key}"), rule))?;
+            // An evaluation may be only a part of what the recipe plays.
+            if !is_asked && what == Use::Training {
+                let problem = "has no use: no environment of the recipe has `reading = \"judge\"`";
+                return Err(source.error("extractor", problem.to_owned()));
+            }
+            Ok(())
+        }
+        None if is_asked => {
+            let problem = "is needed: with `reading = \"judge\"` a model copies answers that nothing marks out of responses; \
+                           give `extractor.path`, a model directory, or `extractor.endpoint`";
+            Err(source.error("extractor", problem.to_owned()))
+        }
+        None => Ok(()),
+    }
 }
 
 /// A recipe that learns from rows, and plays nothing.

@@ -15,6 +15,7 @@ mod difference;
 mod dynamic_sampling;
 mod engine;
 mod evaluations;
+mod extractor;
 mod foreign;
 mod judge;
 mod latent;
@@ -66,6 +67,7 @@ pub use difference::{Difference, all_differences, differences, timeless};
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
 pub use evaluations::EvalSpec;
 pub use evaluations::ExtraEvaluation;
+pub use extractor::ExtractorSection;
 pub use judge::JudgeSection;
 pub use judge::PLACES;
 pub use latent::{Brevity, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, LatentPath, LatentSection};
@@ -162,6 +164,9 @@ pub struct Recipe {
     /// Who compares answers, if the advantages come from pairs (GRPO).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeSection>,
+    /// The model that copies final answers out of responses that mark none, if the environment asks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extractor: Option<ExtractorSection>,
     /// Who plays the simulated user, if the environment has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<UserSection>,

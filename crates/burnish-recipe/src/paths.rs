@@ -45,7 +45,7 @@ pub struct PathPlace<'a> {
 }
 
 /// Keys with one path each.
-const SINGLE: [(&[&str], PathKind); 12] = [
+const SINGLE: [(&[&str], PathKind); 13] = [
     (&["run", "dir"], PathKind::Own),
     (&["run", "cache"], PathKind::Own),
     (&["policy", "path"], PathKind::Model),
@@ -54,6 +54,7 @@ const SINGLE: [(&[&str], PathKind); 12] = [
     (&["critic", "path"], PathKind::Model),
     (&["judge", "path"], PathKind::Model),
     (&["user", "path"], PathKind::Model),
+    (&["extractor", "path"], PathKind::Model),
     (&["reward", "model", "path"], PathKind::Model),
     (&["env", "split", "scorer", "judge", "path"], PathKind::Model),
     (&["user", "strategy", "config", "score", "path"], PathKind::Model),

@@ -39,7 +39,7 @@ fn tokens_max() -> usize {
 }
 
 impl UserSection {
-    /// How its tokens are chosen.
+    /// The sampling of its tokens.
     pub fn sampling(&self) -> Sampling {
         Sampling::at(self.temperature, self.tokens_max)
     }

@@ -10,6 +10,7 @@ pub mod engine;
 mod error;
 mod eval_set;
 pub mod evaluate;
+pub mod extractor;
 pub mod fit_thoughts;
 pub mod generate;
 mod goal;

@@ -304,6 +304,7 @@ impl Count<'_> {
         let recipe = self.recipe;
         let plain = Loading { trains: Trains::Nothing, ..Loading::default() };
         let user = recipe.user.as_ref().and_then(|user| user.path.as_ref());
+        let extractor = recipe.extractor.as_ref().and_then(|extractor| extractor.path.as_ref());
         let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_ref());
         let model = recipe.reward.model.as_ref().map(|model| &model.path);
         let ranks_user = scores_of(recipe.user.as_ref().and_then(|user| user.strategy.as_ref()));
@@ -311,6 +312,7 @@ impl Count<'_> {
         let all = [
             ("the simulated user", user.map(PathBuf::as_path), &plain, "user.path"),
             ("who ranks the user's answers", ranks_user, &plain, "user.strategy.config.score.path"),
+            ("who copies answers", extractor.map(PathBuf::as_path), &plain, "extractor.path"),
             ("the judge", judge.map(PathBuf::as_path), &plain, "judge.path"),
             ("who ranks the judge's answers", ranks_judge, &plain, "judge.strategy.config.score.path"),
             ("the reward model", model.map(PathBuf::as_path), &recipe.policy.sampling(), "reward.model.path"),

@@ -49,8 +49,10 @@ pub fn locate_weights(given: &Path) -> Result<Located, RunError> {
 pub(crate) fn pin(recipe: &mut Recipe, watch: &mut dyn Watch) -> Result<(), RunError> {
     let teacher = recipe.teacher.as_mut().and_then(|teacher| teacher.path.as_mut());
     let judging = recipe.reward.model.as_mut().map(|model| &mut model.path);
+    let extracting = recipe.extractor.as_mut().and_then(|extractor| extractor.path.as_mut());
     let paths = [
         ("policy.path", recipe.policy.path.as_mut()),
+        ("extractor.path", extracting),
         ("teacher.path", teacher),
         ("reward.model.path", judging),
     ];

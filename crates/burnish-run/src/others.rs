@@ -1,5 +1,5 @@
 //! The models of a recipe that have to do with episodes besides the trained one: the simulated user, who takes part, and
-//! the reward model and the model of goals, which judge.
+//! those that help to judge: the extractor of answers, the reward model and the model of goals.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
 
 use crate::RunError;
+use crate::extractor::Remembering;
 use crate::goal::GoalReader;
 use crate::policy::LoadedPolicy;
 use crate::reward_model::{RewardModel, RewardReader};
@@ -23,6 +24,8 @@ const LOADING: Loading =
 
 /// The name under which environments ask for it.
 const USER: &str = "user";
+/// The name under which environments ask for who copies final answers.
+const EXTRACTOR: &str = "extractor";
 
 /// Who has to do with episodes besides the trained policy.
 #[derive(Default)]
@@ -74,9 +77,25 @@ impl Others {
     }
 }
 
+/// The partners of a recipe's episodes, for replays: nothing is loaded.
+pub(crate) fn recorded(recipe: &Recipe) -> Partners {
+    let user = recipe.user.as_ref().map(|user| (USER, user.sampling()));
+    let extractor = recipe.extractor.as_ref().map(|extractor| (EXTRACTOR, extractor.sampling()));
+    let all = user.into_iter().chain(extractor);
+    all.fold(Partners::default(), |partners, (name, sampling)| partners.with_recorded(name, sampling))
+}
+
 fn partners(recipe: &Recipe) -> Result<Option<Partners>, RunError> {
-    let Some(user) = &recipe.user else { return Ok(None) };
     let device = Device::open(&recipe.device)?;
+    let extractor = recipe.extractor.as_ref().map(|extractor| -> Result<_, RunError> {
+        let policy = asked_only(extractor.path.as_deref(), extractor.endpoint.as_ref(), &device)?;
+        let (policy, _) =
+            policy.ok_or_else(|| RunError::Refused("extractor: needs `path` or `endpoint`".into()))?;
+        let policy = Box::new(Remembering::new(policy));
+        Ok(Partners::default().with(EXTRACTOR, policy, extractor.sampling()))
+    });
+    let extractor = extractor.transpose()?;
+    let Some(user) = &recipe.user else { return Ok(extractor) };
     let policy = asked_only(user.path.as_deref(), user.endpoint.as_ref(), &device)?;
     let (policy, chat) =
         policy.ok_or_else(|| RunError::Refused("user: needs `path` or `endpoint`".into()))?;
@@ -94,7 +113,7 @@ fn partners(recipe: &Recipe) -> Result<Option<Partners>, RunError> {
         }
         None => policy,
     };
-    Ok(Some(Partners::default().with(USER, policy, user.sampling())))
+    Ok(Some(extractor.unwrap_or_default().with(USER, policy, user.sampling())))
 }
 
 /// A policy, and its chat format if it is a model in this process.

@@ -9,6 +9,7 @@ use burnish_rl::plan::{Played, Request, Role, RolloutPlan};
 use crate::RunError;
 use crate::inspect::{environment_of, recorded_step};
 use crate::online::plan_of;
+use crate::others;
 use crate::stored;
 use burnish_recipe::{GOAL_INFORMATION, Recipe};
 use burnish_rl::overlong::OVERLONG;
@@ -39,7 +40,9 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
     let generator = burnish_env::build(env, config)?;
     let turns_max = recipe.rollout.turns_max;
     let overlong = if *kind == EpisodeKind::Train { recipe.rollout.overlong } else { Overlong::Drop };
-    let spec = RolloutSpec { generator: &*generator, partners: None, spawns: &[], turns_max, overlong };
+    let partners = others::recorded(&recipe);
+    let spec =
+        RolloutSpec { generator: &*generator, partners: Some(&partners), spawns: &[], turns_max, overlong };
     let own = plan_of(&recipe)?;
     let judges = own.judges() || recipe.eval.cycle || recipe.reward.model.is_some();
     let mut replayed = Replayed { step, episodes: 0, without_record: 0 };

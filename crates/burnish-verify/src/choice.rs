@@ -28,7 +28,7 @@ pub(crate) fn chosen(response: &str, reading: Reading) -> Option<Chosen> {
         let letter = letters(&text).first().copied().flatten();
         return Some(Chosen { letter, text, place: Place::of(found.mark) });
     }
-    if reading == Reading::Mark {
+    if reading != Reading::Last {
         return None;
     }
     let letter = letters(response).pop()?;

@@ -22,6 +22,8 @@ pub enum Place {
     Whole,
     /// The last value or letter of a response that marks nothing.
     Last,
+    /// The part that a model copied out of a response that marks nothing.
+    Extracted,
 }
 
 impl Place {
@@ -34,6 +36,7 @@ impl Place {
             Place::Phrase => "the text after a phrase",
             Place::Whole => "the whole response",
             Place::Last => "the last value",
+            Place::Extracted => "the part that a model copied",
         }
     }
 

@@ -45,7 +45,7 @@ use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
 pub use explain::{Explanation, Place};
-pub use reading::{PHRASES, Reading, ReadingError};
+pub use reading::{PHRASES, Reading, ReadingError, extracted, extraction};
 
 use pieces::{Piece, pieces};
 

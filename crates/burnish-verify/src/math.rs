@@ -102,7 +102,7 @@ impl Reference {
         if let Some(marked) = marked_where(response, |text| self.holds(text)) {
             return Some(self.marked(&marked));
         }
-        if reading == Reading::Mark {
+        if reading != Reading::Last {
             return None;
         }
         let whole = stripped(response);

@@ -14,7 +14,7 @@ pub(crate) fn candidates(response: &str, reading: Reading) -> Vec<String> {
             vec![text.trim().to_owned(), stripped(&text).to_owned()]
         }
         Some(found) => vec![found.text.trim().to_owned()],
-        None if reading == Reading::Mark => vec![String::new()],
+        None if reading != Reading::Last => vec![String::new()],
         None => vec![response.trim().to_owned()],
     }
 }

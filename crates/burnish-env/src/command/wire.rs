@@ -316,9 +316,11 @@ pub(super) fn step(fields: Fields, what: &str) -> Result<Step, String> {
     match (done, ask, written) {
         (true, Some(_), _) | (_, Some(_), Some(_)) => refused("`ask` stands alone"),
         (true, None, _) => Ok(Step::Done),
-        (false, Some(Asked { who, messages: asked }), None) => {
-            Ok(Step::Ask(Question { who, messages: messages(asked, what, "ask.messages")? }))
-        }
+        (false, Some(Asked { who, messages: asked }), None) => Ok(Step::Ask(Question {
+            who,
+            messages: messages(asked, what, "ask.messages")?,
+            is_for_verdict: false,
+        })),
         (false, None, None) => {
             refused("needs `messages` for the policy, `\"done\": true`, or `ask` for somebody else")
         }

@@ -80,7 +80,8 @@ fn a_step_continues_asks_or_is_the_last() {
     assert_eq!(read(json!({"messages": "go on"})), Ok(Step::Continue(vec![Message::user("go on")])));
     assert_eq!(read(json!({"done": true})), Ok(Step::Done));
     assert_eq!(read(json!({"done": true, "messages": "won"})), Ok(Step::Done));
-    let question = Question { who: "user".into(), messages: vec![Message::user("what?")] };
+    let question =
+        Question { who: "user".into(), messages: vec![Message::user("what?")], is_for_verdict: false };
     assert_eq!(read(json!({"ask": {"who": "user", "messages": "what?"}})), Ok(Step::Ask(question)));
     for (value, expected) in [
         (json!({}), "needs `messages`"),

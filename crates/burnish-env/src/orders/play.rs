@@ -89,7 +89,7 @@ impl Environment for Clerk {
         let messages = user_reads(&self.config, &episode.wish, &episode.heard, said);
         episode.asked = Some(said.to_owned());
         match self.config.user {
-            User::Policy => Ok(Step::Ask(Question { who: USER.to_owned(), messages })),
+            User::Policy => Ok(Step::Ask(Question { who: USER.to_owned(), messages, is_for_verdict: false })),
             User::Script => {
                 let answer = reply(&episode.wish, said);
                 self.hear(&Message::assistant(answer))

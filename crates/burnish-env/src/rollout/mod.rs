@@ -50,6 +50,13 @@ impl Partners {
         self
     }
 
+    /// Adds a partner of recorded episodes, who is not asked again: its name and how it chose tokens.
+    #[must_use]
+    pub fn with_recorded(mut self, name: &str, sampling: Sampling) -> Self {
+        self.sampling.insert(name.to_owned(), Arc::new(sampling));
+        self
+    }
+
     /// Is somebody called `name`?
     fn has(&self, name: &str) -> bool {
         self.sampling.contains_key(name)

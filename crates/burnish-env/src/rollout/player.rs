@@ -287,7 +287,8 @@ impl<'a> Player<'a> {
     }
 
     /// Asks another participant.
-    async fn ask(&mut self, Question { who, messages }: Question) -> Result<Message, Stop> {
+    async fn ask(&mut self, question: Question) -> Result<Message, Stop> {
+        let Question { who, messages, is_for_verdict } = question;
         let known = self.spec.partners.and_then(|partners| partners.sampling(&who));
         let sampling = Arc::clone(known.unwrap_or(&self.spawn.sampling));
         let at = match self.others.iter().position(|(name, ..)| *name == who) {
@@ -304,7 +305,12 @@ impl<'a> Player<'a> {
         let ask =
             Ask { messages: Arc::new(messages), tools: Arc::default(), prefix: Vec::new(), sampling, seed };
         let answered = self.handle.sample(agent, ask).await;
-        answered.map(|output| output.message).map_err(|error| self.stop(error))
+        answered.map(|output| output.message).map_err(|error| match error {
+            ContactError::Policy(source) if is_for_verdict => {
+                Stop::Unscored(Ending::EnvironmentError, format!("it could not be judged: {source}"))
+            }
+            error => self.stop(error),
+        })
     }
 
     fn stop(&self, error: ContactError) -> Stop {

@@ -1,10 +1,10 @@
 //! Built-in verifiers: check whether the answer equals the row's, whether it is marked, and whether it is in the row's
 //! language.
 
-use burnish_core::Verdict;
+use burnish_core::{Role, Verdict};
 use burnish_verify::abstention::golds;
 use burnish_verify::language::{self, Language};
-use burnish_verify::{Gold, GoldError, Reading, Reason, Verifier, is_marked};
+use burnish_verify::{Gold, GoldError, Reading, Reason, Verifier, extracted, extraction, is_marked};
 use serde_json::{Map, Value};
 
 use super::config::{Component, Config, label};
@@ -55,7 +55,10 @@ impl BuiltIn {
     }
 
     fn verdict(&self, request: &Request<'_>, gold: &Gold) -> Result<Verdict, String> {
-        let judgement = gold.judge(request.completion);
+        let judgement = match request.extracted {
+            Some(said) => gold.judge_extracted(extracted(request.completion, said)?.as_deref()),
+            None => gold.judge(request.completion),
+        };
         let is_unread = matches!(judgement.reason, Reason::NoAnswer | Reason::Unreadable);
         let mut feedback: Vec<String> =
             judgement.answer.map(|answer| format!("read as {answer}")).into_iter().collect();
@@ -110,6 +113,16 @@ impl Judge for BuiltIn {
             .map_err(|error| error.to_string())
             .and_then(|gold| self.verdict(request, &gold.with_reading(self.reading)))
             .unwrap_or_else(Verdict::unscored)
+    }
+
+    fn extraction(&self, request: &Request<'_>) -> Option<String> {
+        let is_asked = self.reading == Reading::Judge && self.verifier != Verifier::Abstention;
+        let completion = request.completion;
+        if !is_asked || is_marked(completion) || completion.trim().is_empty() || request.answer.is_none() {
+            return None;
+        }
+        let asked = request.prompt.iter().rev().find(|message| message.role == Role::User);
+        Some(extraction(asked.map_or("", |message| &message.content), completion))
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Config {
     pub label_keys: Vec<String>,
     /// The verifier. May be omitted if every row has an answer to imitate.
     pub verifier: VerifierConfig,
-    /// How built-in verifiers find the answer of a response: `mark` or `last`.
+    /// The way in which built-in verifiers find the answer of a response: `mark`, `last` or `judge`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reading: Reading,
     /// The language in which all rows must be answered, checked in addition to the answer.

@@ -60,6 +60,7 @@ mod queue;
 mod verifier;
 
 use burnish_core::{Message, Role, Task, ToolSpec, Validity, Verdict};
+use burnish_verify::Reading;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -189,6 +190,10 @@ impl Generator for Rows {
         self.verifier.ready().map_err(EnvError::Failed)?;
         self.servers.ready()?;
         self.try_verifier()
+    }
+
+    fn needs_extractor(&self) -> bool {
+        self.config.reading == Reading::Judge
     }
 
     fn at_once(&self) -> Option<usize> {

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Verdict};
+use burnish_core::{FunctionCall, Message, Repeating, Role, Task, ToolSpec, Verdict};
 use burnish_data::{Columns, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::verifier::{Judge, Request};
 use crate::servers::Hands;
-use crate::{EnvError, Environment, Step};
+use crate::{EnvError, Environment, Question, Step};
+
+/// The partner who copies final answers out of responses.
+const EXTRACTOR: &str = "extractor";
 
 /// Plays one row: one answer, before which tools of servers may be called.
 pub(super) struct Judged {
@@ -43,6 +46,9 @@ pub(super) struct State {
     called: Vec<Message>,
     /// The policy's answer.
     answer: Option<Message>,
+    /// The reply of the extractor, where it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    extracted: Option<String>,
 }
 
 impl State {
@@ -72,6 +78,7 @@ impl State {
             completion,
             messages: &messages,
             answer: self.truth.as_deref(),
+            extracted: self.extracted.as_deref(),
             workspaces,
         })
     }
@@ -113,6 +120,15 @@ impl Environment for Judged {
 
     fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
         self.state.answer = Some(action.clone());
+        let question = self.state.request(&BTreeMap::new(), |request| self.verifier.extraction(request));
+        Ok(question.map_or(Step::Done, |question| {
+            let messages = vec![Message::new(Role::User, question)];
+            Step::Ask(Question { who: EXTRACTOR.to_owned(), messages, is_for_verdict: true })
+        }))
+    }
+
+    fn hear(&mut self, said: &Message) -> Result<Step, EnvError> {
+        self.state.extracted = Some(said.content.clone());
         Ok(Step::Done)
     }
 

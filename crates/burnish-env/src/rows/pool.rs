@@ -229,6 +229,7 @@ for line in sys.stdin:
             completion,
             messages: &[],
             answer: None,
+            extracted: None,
             workspaces: &BTreeMap::new(),
         })
     }

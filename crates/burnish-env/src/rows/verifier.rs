@@ -26,6 +26,9 @@ pub(super) struct Request<'a> {
     pub(super) messages: &'a [Message],
     /// The ground truth, if the row has one.
     pub(super) answer: Option<&'a str>,
+    /// The reply of the model that was asked for the answer ([`Judge::extraction`]).
+    #[serde(skip)]
+    pub(super) extracted: Option<&'a str>,
     /// The episode's folders, by the server that works in them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) workspaces: &'a BTreeMap<String, PathBuf>,
@@ -35,6 +38,12 @@ pub(super) struct Request<'a> {
 pub(super) trait Judge: Debug + Send + Sync {
     /// The judgement; any failure makes it unscored.
     fn judge(&self, request: &Request<'_>) -> Verdict;
+
+    /// The question to a model that finds the answer in the completion, if one is needed.
+    fn extraction(&self, request: &Request<'_>) -> Option<String> {
+        let _ = request;
+        None
+    }
 
     /// Does judging an answer to this row take long, because a process must be waited for?
     fn is_slow(&self, row: &Value) -> bool {
@@ -108,6 +117,10 @@ impl Chosen {
 impl Judge for Chosen {
     fn judge(&self, request: &Request<'_>) -> Verdict {
         self.of(request.task).map_or_else(Verdict::unscored, |judge| judge.judge(request))
+    }
+
+    fn extraction(&self, request: &Request<'_>) -> Option<String> {
+        self.of(request.task).ok()?.extraction(request)
     }
 
     fn is_slow(&self, row: &Value) -> bool {

@@ -113,7 +113,7 @@ impl Environment for TillGame {
         Ok(match action.content.strip_prefix("ask ") {
             Some(question) => {
                 let messages = vec![Message::user(question)];
-                Step::Ask(Question { who: "user".into(), messages })
+                Step::Ask(Question { who: "user".into(), messages, is_for_verdict: false })
             }
             None if action.content == "done" => Step::Done,
             None => Step::Continue(vec![Message::user(format!("{} so far", self.sum))]),
@@ -122,7 +122,11 @@ impl Environment for TillGame {
     fn hear(&mut self, said: &Message) -> Result<Step, EnvError> {
         Ok(match said.content.as_str() {
             "bye" => Step::Done,
-            "what?" => Step::Ask(Question { who: "user".into(), messages: vec![Message::user("again")] }),
+            "what?" => Step::Ask(Question {
+                who: "user".into(),
+                messages: vec![Message::user("again")],
+                is_for_verdict: false,
+            }),
             said => Step::Continue(vec![Message::user(said)]),
         })
     }

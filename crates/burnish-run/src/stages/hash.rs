@@ -79,6 +79,7 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     let teacher = teacher.and_then(|teacher| teacher.path.as_deref());
     let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_deref());
     let user = recipe.user.as_ref().and_then(|user| user.path.as_deref());
+    let extractor = recipe.extractor.as_ref().and_then(|extractor| extractor.path.as_deref());
     let reward = recipe.reward.model.as_ref().map(|model| &*model.path);
     let goal = recipe.reward.goal.as_ref().and_then(|goal| goal.path.as_deref());
     let given = [
@@ -87,6 +88,7 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
         ("teacher", teacher),
         ("judge", judge),
         ("user", user),
+        ("extractor", extractor),
         ("reward", reward),
         ("goal", goal),
         ("user_scores", scores_of(recipe.user.as_ref().and_then(|user| user.strategy.as_ref()))),

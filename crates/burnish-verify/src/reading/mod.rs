@@ -8,6 +8,7 @@
 //!
 //! Without a mark, [`Reading`] decides. Beyond the phrases no words are read.
 
+mod extract;
 mod marks;
 mod values;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use marks::{Found, Mention, boxed, hashes, is_nothing, is_placeholder, last_box, tag};
 
+pub use extract::{extracted, extraction};
 pub(crate) use marks::tagged;
 pub(crate) use values::values;
 
@@ -30,41 +32,36 @@ pub enum Reading {
     /// whole text.
     #[default]
     Last,
+    /// A mark; without one, a model copies the answer out of the response ([`extraction`]). A verifier asks no model, so
+    /// by itself it takes only marks.
+    Judge,
 }
 
 impl Reading {
     /// Every reading.
-    pub const ALL: [Reading; 2] = [Reading::Mark, Reading::Last];
+    pub const ALL: [Reading; 3] = [Reading::Mark, Reading::Last, Reading::Judge];
 
     /// Its name in recipes.
     pub fn name(self) -> &'static str {
         match self {
             Reading::Mark => "mark",
             Reading::Last => "last",
+            Reading::Judge => "judge",
         }
     }
 }
 
 /// A name of no reading.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ReadingError {
-    /// No reading has this name.
-    #[error("`{0}` is no reading; there are \"mark\", \"last\" and \"judge\"")]
-    Unknown(String),
-    /// A model would have to be asked.
-    #[error("\"judge\" is not there yet, because verifiers can't ask a model; use \"mark\" or \"last\"")]
-    Judge,
-}
+#[error("`{0}` is no reading; there are \"mark\", \"last\" and \"judge\"")]
+pub struct ReadingError(String);
 
 impl FromStr for Reading {
     type Err = ReadingError;
 
     fn from_str(name: &str) -> Result<Reading, ReadingError> {
         let known = Reading::ALL.into_iter().find(|reading| reading.name() == name);
-        known.ok_or_else(|| match name {
-            "judge" => ReadingError::Judge,
-            other => ReadingError::Unknown(other.to_owned()),
-        })
+        known.ok_or_else(|| ReadingError(name.to_owned()))
     }
 }
 

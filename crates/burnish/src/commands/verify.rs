@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use burnish_data::{DataError, Stream};
-use burnish_verify::{Explanation, Gold, Reading, Reason, Verifier};
+use burnish_run::extractor::Extractor;
+use burnish_verify::{Explanation, Gold, Reading, Reason, Verifier, extracted, extraction, is_marked};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -19,15 +20,31 @@ const RESPONSES: [&str; 8] =
 const GOLDS: [&str; 7] =
     ["gold", "answer", "ground_truth", "reference", "solution", "label", "reward_model.ground_truth"];
 
+/// Most tokens of an answer that a model copies.
+const EXTRACTED_TOKENS_MAX: usize = 64;
+
+/// Rows whose answers are asked for together.
+const ASKED_AT_ONCE: usize = 64;
+
+/// Receives each verdict with its place.
+type Shown<'a> = &'a mut dyn FnMut(&str, Result<&Explanation, String>);
+
 /// Judge responses: prints the verdict, the reason, and how both sides were read.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The verifier: number, math, choice, exact, text, json or abstention.
     #[arg(value_parser = verifier)]
     verifier: Verifier,
-    /// How the answer of a response is found: `mark` (only where it is marked) or `last` (else the last value).
+    /// The way to the answer of a response: `mark` (only where it is marked), `last` (else the last value), or `judge`
+    /// (else a model copies it: `--extractor`).
     #[arg(long, default_value = "last")]
     reading: Reading,
+    /// The model that copies answers for `--reading judge`: a directory, or the address of an OpenAI-compatible server.
+    #[arg(long, value_name = "PATH_OR_URL", required_if_eq("reading", "judge"))]
+    extractor: Option<String>,
+    /// The name of the model on that server.
+    #[arg(long, value_name = "NAME", requires = "extractor", default_value = "default")]
+    extractor_model: String,
     /// Responses to judge against `--gold`.
     #[arg(conflicts_with = "data", requires = "gold", allow_hyphen_values = true)]
     responses: Vec<String>,
@@ -102,16 +119,20 @@ pub(crate) fn run(arguments: Arguments) -> Done {
             counts.first_problem.get_or_insert(format!("{place}: {problem}"));
         }
     };
+    let mut reader = Reader::new(&arguments)?;
     if let Some(file) = &arguments.data {
-        judge_file(&arguments, file, &mut shown)?;
+        judge_file(&arguments, file, &mut reader, &mut shown)?;
     } else if let Some(gold) = &arguments.gold {
-        let gold = arguments.verifier.gold(gold)?.with_reading(arguments.reading);
         if arguments.responses.is_empty() {
             return Err("there is no response: write it behind the verifier, in quotes".into());
         }
-        for (index, response) in arguments.responses.iter().enumerate() {
-            shown(&format!("response {}", index + 1), Ok(&gold.explain(response)));
-        }
+        // A reference that is none is the command's error, not a response's.
+        arguments.verifier.gold(gold)?;
+        let pairs = arguments.responses.iter().enumerate().map(|(index, response)| {
+            let pair = Pair { task: String::new(), response: response.clone(), gold: gold.clone() };
+            (format!("response {}", index + 1), Ok(pair))
+        });
+        reader.judge(pairs.collect(), &mut shown)?;
     }
     let rows = counts.rows();
     let Counts { correct, different, unreadable, no_answer, not_judged, first_problem } = counts;
@@ -134,47 +155,103 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     }
 }
 
-fn judge_file(
-    arguments: &Arguments,
-    file: &Path,
-    shown: &mut impl FnMut(&str, Result<&Explanation, String>),
-) -> Done {
-    // Many rows have the same reference, so it is parsed once.
-    let mut last: Option<(String, Gold)> = None;
+/// A response to judge, and the reference.
+struct Pair {
+    /// The question, where a column has it.
+    task: String,
+    response: String,
+    gold: String,
+}
+
+/// A place, and the pair to judge there, or why there is none.
+type Placed = (String, Result<Pair, String>);
+
+/// Judges responses, and asks the model for answers that nothing marks.
+struct Reader {
+    verifier: Verifier,
+    reading: Reading,
+    extractor: Option<Extractor>,
+    /// Many rows have the same reference, so it is parsed once.
+    last: Option<(String, Gold)>,
+}
+
+impl Reader {
+    fn new(arguments: &Arguments) -> Result<Self, Box<dyn std::error::Error>> {
+        let named = arguments.extractor.as_deref().filter(|_| arguments.reading == Reading::Judge);
+        let extractor = named.map(|named| Extractor::open(named, &arguments.extractor_model));
+        Ok(Reader {
+            verifier: arguments.verifier,
+            reading: arguments.reading,
+            extractor: extractor.transpose()?,
+            last: None,
+        })
+    }
+
+    /// Judges some places in their order.
+    fn judge(&mut self, placed: Vec<Placed>, shown: Shown<'_>) -> Done {
+        let is_asked = |pair: &Pair| !is_marked(&pair.response) && !pair.response.trim().is_empty();
+        let mut said = Vec::new().into_iter();
+        if let Some(extractor) = &mut self.extractor {
+            let pairs = placed.iter().filter_map(|(_, pair)| pair.as_ref().ok());
+            let asked = pairs.filter(|pair| is_asked(pair));
+            let questions = asked.map(|pair| extraction(&pair.task, &pair.response)).collect();
+            said = extractor.ask(questions, EXTRACTED_TOKENS_MAX)?.into_iter();
+        }
+        for (place, pair) in placed {
+            let judged = pair.and_then(|pair| {
+                let said = if is_asked(&pair) { said.next() } else { None };
+                let gold = self.gold(&pair.gold)?;
+                match said {
+                    Some(said) => Ok(gold.explain_extracted(extracted(&pair.response, &said)?.as_deref())),
+                    None => Ok(gold.explain(&pair.response)),
+                }
+            });
+            shown(&place, judged.as_ref().map_err(Clone::clone));
+        }
+        Ok(())
+    }
+
+    fn gold(&mut self, text: &str) -> Result<&Gold, String> {
+        let known = self.last.take().filter(|(known, _)| known == text);
+        let (_, gold) = match known {
+            Some(known) => self.last.insert(known),
+            None => {
+                let gold = self.verifier.gold(text).map_err(|error| error.to_string())?;
+                self.last.insert((text.to_owned(), gold.with_reading(self.reading)))
+            }
+        };
+        Ok(gold)
+    }
+}
+
+fn judge_file(arguments: &Arguments, file: &Path, reader: &mut Reader, shown: Shown<'_>) -> Done {
+    let mut waiting = Vec::new();
     for (index, record) in Stream::open(file)?.enumerate() {
         let record = record?;
         let columns = &record.columns;
         let found = column(columns, arguments.response_column.as_deref(), &RESPONSES, "response").and_then(
             |response| Ok((response, column(columns, arguments.gold_column.as_deref(), &GOLDS, "gold")?)),
         );
-        let judged = match found {
-            Ok((response, gold)) => judge(arguments, response, gold, &mut last),
+        let pair = match found {
+            Ok((response, gold)) => pair(columns, response, gold),
             // What the first row lacks is probably no column of the file.
             Err(problem) if index == 0 => return Err(DataError::at(file, record.place, problem).into()),
             Err(problem) => Err(problem),
         };
-        shown(&record.place.to_string(), judged.as_ref().map_err(Clone::clone));
+        waiting.push((record.place.to_string(), pair));
+        if waiting.len() == ASKED_AT_ONCE {
+            reader.judge(std::mem::take(&mut waiting), shown)?;
+        }
     }
-    Ok(())
+    reader.judge(waiting, shown)
 }
 
-/// Judges one row, or says why it can't be judged.
-fn judge(
-    arguments: &Arguments,
-    response: &Value,
-    gold: &Value,
-    last: &mut Option<(String, Gold)>,
-) -> Result<Explanation, String> {
+/// The pair of a row.
+fn pair(columns: &Map<String, Value>, response: &Value, gold: &Value) -> Result<Pair, String> {
     let response = said(response).ok_or("the response is neither a text nor a list of messages")?;
     let gold = reference(gold).ok_or("the reference answer is neither a text nor a number")?;
-    let gold = match last {
-        Some((text, read)) if *text == gold => read,
-        _ => {
-            let read = arguments.verifier.gold(&gold).map_err(|error| error.to_string())?;
-            &mut last.insert((gold, read.with_reading(arguments.reading))).1
-        }
-    };
-    Ok(gold.explain(&response))
+    let task = ["prompt", "question", "problem"].iter().find_map(|name| said(field(columns, name)?));
+    Ok(Pair { task: task.unwrap_or_default(), response, gold })
 }
 
 /// The named column, or the first of `known` that exists.

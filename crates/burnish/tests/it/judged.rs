@@ -1,6 +1,7 @@
 //! What is judged and what is not: prompts that do not fit, rewards that fail, environments that report no success.
 
 use crate::common::{Scratch, TINY_GRPO, timeless_metrics};
+use crate::test_server::{said, serve};
 use serde_json::Value;
 
 /// A recipe for rows of a file with its own verifier, derived from that of the tiny policy.
@@ -191,4 +192,40 @@ fn a_recipe_that_holds_nothing_out_shows_episodes_of_training() {
         assert!(!scratch.path("grpo").exists());
     }
     scratch.burnish(&["env", "show", "countdown", "--tasks", "1000000000"]).fails_with(&["1000000 or less"]);
+}
+
+#[test]
+fn a_run_asks_its_extractor_for_answers_that_nothing_marks() {
+    let scratch = Scratch::with_policy();
+    let row = |at: usize| format!("{{\"prompt\": \"What is {at} + {at}?\", \"answer\": \"{}\"}}\n", 2 * at);
+    scratch.write("rows.jsonl", (0..30).map(row).collect::<String>());
+    let config = "path = \"rows.jsonl\"\nverifier = \"text\"\nreading = \"judge\"";
+    scratch.write("rows.toml", rows_recipe(config));
+    let short = ["train", "rows.toml", "train.max_steps=1", "eval.tasks=4"];
+    scratch.burnish(&short).fails_with(&["extractor", "is needed", "extractor.endpoint"]);
+
+    // A model that copies the first word of a response.
+    let (url, sent) = serve(|_, asked| {
+        let question = asked["messages"][0]["content"].as_str().unwrap();
+        let response = question.split("<response>").nth(1).unwrap().split("</response>").next().unwrap();
+        said(response.split_whitespace().next().unwrap_or("NONE"))
+    });
+    let endpoint = format!("extractor.endpoint={{url=\"{url}\", model=\"m\", retries=0}}");
+    scratch.burnish(&[&short[..], &[&endpoint]].concat()).succeeds();
+    let asked: Vec<String> = sent.lock().unwrap().iter().map(ToString::to_string).collect();
+    let distinct: std::collections::BTreeSet<&String> = asked.iter().collect();
+    assert!(!asked.is_empty() && distinct.len() == asked.len(), "{} of {}", distinct.len(), asked.len());
+    // What the model said is on the record: nobody is asked again.
+    scratch.burnish(&["rollout", "--from", "grpo", "--replay"]).succeeds();
+    assert_eq!(sent.lock().unwrap().len(), asked.len());
+
+    // A reply of its own, and no reply, are no judgement.
+    let (liar, _) = serve(|_, _| said("an answer of my own"));
+    let (broken, _) = serve(|_, _| ("500 Internal Server Error", Value::Null));
+    for (url, reason) in [(liar, "is not in the response"), (broken, "could not be judged")] {
+        let endpoint = format!("extractor.endpoint={{url=\"{url}\", model=\"m\", retries=0}}");
+        let told = scratch.burnish(&["eval", "rows.toml", "eval.tasks=4", "--json", &endpoint]);
+        let told = told.stdout() + &told.stderr();
+        assert!(told.contains(reason), "{told}");
+    }
 }
