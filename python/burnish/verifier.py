@@ -22,7 +22,7 @@ import os
 import runpy
 import sys
 import traceback
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from reprlib import repr as short
@@ -93,6 +93,8 @@ class Verdict:
     """What was wrong, in words that the policy may be shown."""
     error: str | None = None
     """Why it could not be judged. The episode is then unscored: nothing is learnt from it."""
+    turn_rewards: Sequence[float | Mapping[str, float] | None] = ()
+    """What each turn of the policy earned, added to the rewards of the same name (a number: to `reward`)."""
 
 
 Outcome = Union[bool, float, Mapping[str, float], Verdict]
@@ -337,7 +339,7 @@ def _verdict(outcome: object) -> Verdict:
         return Verdict(reward=float(outcome), success=outcome)
     if not isinstance(outcome, Mapping):
         return Verdict(reward=_number(outcome, "the reward"))
-    fields = [name for name in outcome if name in ("rewards", "success", "flags", "feedback", "error")]
+    fields = [name for name in outcome if name in ("rewards", "turn_rewards", "success", "flags", "feedback", "error")]
     if fields:
         raise TypeError(f"the reward function returned a dict with `{fields[0]}`: return a Verdict to state that")
     return Verdict(rewards=outcome)
@@ -354,6 +356,8 @@ def _verdict_fields(verdict: Verdict) -> dict[str, Any]:
     if verdict.rewards:
         rewards = verdict.rewards.items()
         fields["rewards"] = {str(name): _number(reward, f"the reward `{name}`") for name, reward in rewards}
+    if len(verdict.turn_rewards):
+        fields["turn_rewards"] = [_turn(turn) for turn in verdict.turn_rewards]
     if not fields:
         raise ValueError("the reward function returned no reward")
     if verdict.success is not None:
@@ -363,6 +367,12 @@ def _verdict_fields(verdict: Verdict) -> dict[str, Any]:
     if verdict.feedback is not None:
         fields["feedback"] = str(verdict.feedback)
     return fields
+
+
+def _turn(earned: object) -> Any:
+    if isinstance(earned, Mapping):
+        return {str(name): _number(reward, f"the reward `{name}` of a turn") for name, reward in earned.items()}
+    return None if earned is None else _number(earned, "the reward of a turn")
 
 
 def _plain(value: Any) -> Any:

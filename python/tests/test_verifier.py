@@ -94,6 +94,9 @@ class Protocol(unittest.TestCase):
         verdict = "Verdict(None, {'a': 2}, False, {'odd': True}, 'né', None)"
         expected = {"rewards": {"a": 2}, "success": False, "flags": {"odd": True}, "feedback": "né"}
         self.assertEqual(answer_of(verdict), {"id": 7, **expected})
+        by_turn = "Verdict(turn_rewards=[0.5, None, {'tidy': 1}])"
+        self.assertEqual(answer_of(by_turn)["turn_rewards"], [0.5, None, {"tidy": 1.0}])
+        self.assertIn("the reward of a turn must be a finite number", answer_of("Verdict(turn_rewards=['x'])")["error"])
         self.assertEqual(answer_of("Verdict(reward=1, error='no judge')"), {"id": 7, "error": "no judge"})
 
     def test_scalars_of_numpy_and_torch_are_plain_numbers(self):

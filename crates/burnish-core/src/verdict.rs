@@ -32,6 +32,10 @@ pub struct Verdict {
     pub validity: Validity,
     /// Named reward components. How they are weighted into one number is the recipe's decision.
     pub rewards: BTreeMap<String, f64>,
+    /// Rewards of single turns of the policy, by turn (counted from 0) and component. They are part of
+    /// [`Verdict::rewards`]; the rest of a component was earned by the last turn.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub turns: BTreeMap<usize, BTreeMap<String, f64>>,
     /// Whether it succeeded, as the environment defines success.
     pub success: bool,
     /// Whether the environment reports success at all. If it gives only a reward, `success` says whether the reward is
@@ -55,6 +59,7 @@ impl Verdict {
         Verdict {
             validity: Validity::Scored,
             rewards: BTreeMap::from([(reward_name.into(), reward)]),
+            turns: BTreeMap::new(),
             success,
             has_success: true,
             flags: BTreeMap::new(),
@@ -69,6 +74,7 @@ impl Verdict {
         Verdict {
             validity: Validity::Unscored { reason: reason.into() },
             rewards: BTreeMap::new(),
+            turns: BTreeMap::new(),
             success: false,
             has_success: true,
             flags: BTreeMap::new(),
@@ -76,6 +82,30 @@ impl Verdict {
             feedback: None,
             error_turn: None,
         }
+    }
+
+    /// Adds to the rewards what turn number `turn` earned.
+    pub fn reward_turn(&mut self, turn: usize, component: &str, reward: f64) {
+        for rewards in [&mut self.rewards, self.turns.entry(turn).or_default()] {
+            *rewards.entry(component.to_owned()).or_default() += reward;
+        }
+    }
+
+    /// Divides a reward of the episode among its `turns` turns: each has what it earned, weighted as in
+    /// [`Verdict::total`], and the last turn has the rest of `reward`.
+    pub fn by_turn(&self, weights: &BTreeMap<String, f64>, turns: usize, reward: f64) -> Vec<f64> {
+        let weight = |name: &String| weights.get(name).copied().unwrap_or(1.0);
+        let mut earned = vec![0.0; turns];
+        for (turn, rewards) in &self.turns {
+            if let Some(earned) = earned.get_mut(*turn) {
+                *earned = rewards.iter().map(|(name, reward)| weight(name) * reward).sum();
+            }
+        }
+        let rest = reward - earned.iter().sum::<f64>();
+        if let Some(last) = earned.last_mut() {
+            *last += rest;
+        }
+        earned
     }
 
     /// Could the episode be judged?
@@ -102,5 +132,25 @@ mod tests {
         verdict.rewards.insert("short".into(), 0.5);
         assert_eq!(verdict.total(&BTreeMap::from([("short".into(), 2.0)])), Some(2.0));
         assert_eq!(Verdict::unscored("hung").total(&BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn a_reward_is_divided_among_the_turns_that_earned_it_and_the_rest_is_the_last_ones() {
+        let mut verdict = Verdict::scored("right", 1.0, true);
+        assert_eq!(verdict.by_turn(&BTreeMap::new(), 3, 1.0), [0.0, 0.0, 1.0]);
+        verdict.reward_turn(0, "tidy", 0.5);
+        verdict.reward_turn(1, "tidy", -0.25);
+        verdict.reward_turn(1, "right", 2.0);
+        assert_eq!(verdict.rewards, BTreeMap::from([("right".into(), 3.0), ("tidy".into(), 0.25)]));
+        let weights = BTreeMap::from([("tidy".into(), 2.0)]);
+        let total = verdict.total(&weights).unwrap();
+        assert_eq!(verdict.by_turn(&weights, 3, total), [1.0, 1.5, 1.0]);
+        // What the run itself takes off the reward, it takes off the last turn.
+        assert_eq!(verdict.by_turn(&weights, 3, total - 5.0), [1.0, 1.5, -4.0]);
+        // It is stored as it is, and a verdict of before has none.
+        let text = serde_json::to_string(&verdict).unwrap();
+        assert_eq!(serde_json::from_str::<Verdict>(&text).unwrap(), verdict);
+        let plain = serde_json::to_string(&Verdict::scored("right", 1.0, true)).unwrap();
+        assert!(!plain.contains("turns"));
     }
 }

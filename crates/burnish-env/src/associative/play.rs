@@ -48,6 +48,7 @@ impl Environment for Recall {
             metrics: BTreeMap::new(),
             flags: flags.into_iter().filter_map(|(name, flag)| Some((name.to_owned(), flag?))).collect(),
             feedback: first_wrong.map(|at| format!("{} was bound to {}", truth.keys[at], truth.values[at])),
+            turns: BTreeMap::new(),
             error_turn: first_wrong,
         })
     }

@@ -121,6 +121,7 @@ impl Environment for Clarify {
             flags: flags.map(|(name, is_set)| (name.to_owned(), is_set)).into(),
             metrics: others.map(|it| (it.name().to_owned(), value(it))).collect::<BTreeMap<_, _>>(),
             feedback: (!success).then(|| format!("The customer wanted: {}.", truth.goal())),
+            turns: BTreeMap::new(),
             error_turn: None,
         })
     }

@@ -42,6 +42,7 @@ impl Environment for Reader {
             flags: BTreeMap::new(),
             metrics: BTreeMap::new(),
             feedback: (!success).then(|| format!("The customer wanted: {goal}.")),
+            turns: BTreeMap::new(),
             error_turn: None,
         })
     }

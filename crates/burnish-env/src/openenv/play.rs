@@ -19,12 +19,15 @@ pub(super) struct Playing {
     pool: Arc<Pool>,
     /// `None` before the episode, and after its session failed.
     session: Option<Session>,
-    rewards: Vec<f64>,
+    /// The rewards of steps, each with the policy's turn that took the step.
+    rewards: Vec<(usize, f64)>,
+    /// Turns of the policy before this one.
+    turns: usize,
 }
 
 impl Playing {
     pub(super) fn new(pool: Arc<Pool>) -> Self {
-        Playing { pool, session: None, rewards: Vec::new() }
+        Playing { pool, session: None, rewards: Vec::new(), turns: 0 }
     }
 
     fn count(&mut self, observed: &Observed) -> Result<(), EnvError> {
@@ -36,7 +39,7 @@ impl Playing {
                 None => return Err(EnvError::Failed(format!("the reward of a step, {other}, is no number"))),
             },
         };
-        self.rewards.push(reward);
+        self.rewards.push((self.turns, reward));
         Ok(())
     }
 
@@ -77,6 +80,7 @@ impl Environment for Playing {
         let (session, observed) = self.pool.reset(seed_of(task)?).map_err(EnvError::Failed)?;
         self.session = Some(session);
         self.rewards.clear();
+        self.turns = 0;
         let prompt = &self.pool.config.prompt;
         let mut opening: Vec<Message> =
             (!prompt.is_empty()).then(|| Message::system(prompt.as_str())).into_iter().collect();
@@ -93,6 +97,38 @@ impl Environment for Playing {
     }
 
     fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
+        let step = self.act(action);
+        self.turns += 1;
+        step
+    }
+
+    fn is_slow(&self) -> bool {
+        true
+    }
+
+    fn verify(&mut self) -> Result<Verdict, EnvError> {
+        if let Some(session) = self.session.take() {
+            self.pool.give_back(session);
+        }
+        let config = &self.pool.config;
+        let Some((_, last)) = self.rewards.last() else {
+            return Ok(Verdict::unscored("the server gave no reward"));
+        };
+        let mut verdict = Verdict::scored(REWARD, 0.0, false);
+        match config.reward {
+            Counted::Sum => {
+                self.rewards.iter().for_each(|(turn, reward)| verdict.reward_turn(*turn, REWARD, *reward));
+            }
+            Counted::Last => drop(verdict.rewards.insert(REWARD.to_owned(), *last)),
+        }
+        verdict.success = verdict.rewards[REWARD] >= config.success_at;
+        Ok(verdict)
+    }
+}
+
+impl Playing {
+    /// Takes the steps of one answer.
+    fn act(&mut self, action: &Message) -> Result<Step, EnvError> {
         let shape = self.pool.shape().map_err(EnvError::Failed)?.clone();
         let acts = shape.acts(action, &self.pool.config.action);
         if acts.is_empty() {
@@ -126,33 +162,5 @@ impl Environment for Playing {
             });
         }
         Ok(Step::Continue(further))
-    }
-
-    fn is_slow(&self) -> bool {
-        true
-    }
-
-    fn verify(&mut self) -> Result<Verdict, EnvError> {
-        if let Some(session) = self.session.take() {
-            self.pool.give_back(session);
-        }
-        let config = &self.pool.config;
-        let reward = match config.reward {
-            Counted::Sum => (!self.rewards.is_empty()).then(|| self.rewards.iter().sum()),
-            Counted::Last => self.rewards.last().copied(),
-        };
-        Ok(match reward {
-            Some(reward) => Verdict::scored(REWARD, reward, reward >= config.success_at),
-            None => Verdict::unscored("the server gave no reward"),
-        })
-    }
-}
-
-/// An episode that ended early leaves its session to the next one.
-impl Drop for Playing {
-    fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
-            self.pool.give_back(session);
-        }
     }
 }

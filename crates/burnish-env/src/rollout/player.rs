@@ -105,6 +105,11 @@ impl<'a> Player<'a> {
             Stop::Unscored(ending, reason) => (ending, Verdict::unscored(reason)),
             Stop::Fatal(error) => return Err(error),
         };
+        let turns = self.answers.len();
+        if let Some((turn, _)) = verdict.turns.last_key_value().filter(|(turn, _)| **turn >= turns) {
+            let reason = format!("it rewards turn {turn}, counted from 0, of an episode of {turns} turns");
+            verdict = Verdict::unscored(reason);
+        }
         if self.answers.iter().any(says_nothing) {
             verdict.flags.insert(EMPTY_ANSWER.to_owned(), true);
         }

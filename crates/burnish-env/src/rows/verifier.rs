@@ -228,7 +228,8 @@ fn refused(line: &str, what: &str) -> String {
 }
 
 /// What an answer may state.
-const FIELDS: [&str; 8] = ["id", "reward", "rewards", "success", "flags", "metrics", "feedback", "error"];
+const FIELDS: [&str; 9] =
+    ["id", "reward", "rewards", "turn_rewards", "success", "flags", "metrics", "feedback", "error"];
 
 /// The verdict in an answer.
 pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, String> {
@@ -259,8 +260,12 @@ pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, Strin
             rewards.insert(name.clone(), finite(reward, name)?);
         }
     }
-    if rewards.is_empty() {
+    let turns = field("turn_rewards").map(read_turns).transpose()?.unwrap_or_default();
+    if rewards.is_empty() && turns.is_empty() {
         return Err("the verifier's answer has neither `reward` nor `rewards`".to_owned());
+    }
+    for (_, name, reward) in &turns {
+        *rewards.entry(name.clone()).or_default() += reward;
     }
     let stated = field("success")
         .map(|success| success.as_bool().ok_or("the verifier's `success` must be true or false"))
@@ -269,6 +274,9 @@ pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, Strin
     let is_positive = || rewards.get("reward").copied().unwrap_or_else(|| rewards.values().sum()) > 0.0;
     let (success, has_success) = (stated.unwrap_or_else(is_positive), stated.is_some());
     let mut verdict = Verdict { rewards, success, has_success, ..Verdict::scored("", 0.0, false) };
+    for (turn, name, reward) in turns {
+        *verdict.turns.entry(turn).or_default().entry(name).or_default() += reward;
+    }
     if let Some(flags) = field("flags") {
         let flags = flags.as_object().ok_or("the verifier's `flags` must be a table of true or false")?;
         for (name, flag) in flags {
@@ -290,6 +298,25 @@ pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, Strin
     }
     verdict.feedback = field("feedback").map(as_text);
     Ok(verdict)
+}
+
+/// The rewards of turns: a list with a number, a table of numbers, or null for each turn of the policy.
+fn read_turns(value: &Value) -> Result<Vec<(usize, String, f64)>, String> {
+    let items =
+        value.as_array().ok_or("the verifier's `turn_rewards` must be a list, an entry for each turn")?;
+    let mut turns = Vec::new();
+    for (turn, item) in items.iter().enumerate() {
+        match item {
+            Value::Null => {}
+            Value::Object(named) => {
+                for (name, reward) in named {
+                    turns.push((turn, name.clone(), finite(reward, name)?));
+                }
+            }
+            reward => turns.push((turn, "reward".to_owned(), finite(reward, "reward")?)),
+        }
+    }
+    Ok(turns)
 }
 
 /// The greatest reward: squares of rewards and their sums must be numbers too.
@@ -326,6 +353,16 @@ mod tests {
     fn one_reward_is_called_reward_and_success_is_reported_only_where_it_is_stated() {
         let good = verdict(json!({"id": 3, "reward": 0.5})).unwrap();
         assert_eq!(good, Verdict { has_success: false, ..Verdict::scored("reward", 0.5, true) });
+        let by_turn =
+            verdict(json!({"id": 3, "reward": 1, "turn_rewards": [0.5, null, {"tidy": 2, "reward": -1}]}))
+                .unwrap();
+        assert_eq!(by_turn.rewards, BTreeMap::from([("reward".into(), 0.5), ("tidy".into(), 2.0)]));
+        assert_eq!(by_turn.by_turn(&BTreeMap::new(), 4, 2.5), [0.5, 0.0, 1.0, 1.0]);
+        assert_eq!(verdict(json!({"id": 3, "turn_rewards": [1, 1]})).unwrap().rewards["reward"], 2.0);
+        for (turns, problem) in [(json!({"0": 1}), "must be a list"), (json!(["much"]), "finite number")] {
+            let error = verdict(json!({"id": 3, "turn_rewards": turns})).unwrap_err();
+            assert!(error.contains(problem), "{error}");
+        }
         let stated = verdict(json!({"id": 3, "reward": 0.5, "success": true})).unwrap();
         assert_eq!(stated, Verdict::scored("reward", 0.5, true));
         assert!(!verdict(json!({"id": 3, "reward": 1, "success": null})).unwrap().has_success);

@@ -51,6 +51,7 @@ pub(super) fn judge(truth: &Truth, answer: &str, rewards: &[Component]) -> Verdi
         metrics: std::collections::BTreeMap::new(),
         flags: flags.into_iter().map(|(name, is_set)| (name.to_owned(), is_set)).collect(),
         feedback,
+        turns: std::collections::BTreeMap::new(),
         error_turn: (!success).then_some(0),
     }
 }

@@ -132,6 +132,7 @@ impl Environment for WorldsEnvironment {
                 ("untouched".to_owned(), episode.states == episode.places.start),
             ]),
             feedback: feedback(episode, &gold),
+            turns: BTreeMap::new(),
             error_turn: None,
         })
     }

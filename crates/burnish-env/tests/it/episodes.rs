@@ -131,7 +131,12 @@ impl Environment for TillGame {
         })
     }
     fn verify(&mut self) -> Result<Verdict, EnvError> {
-        Ok(Verdict::scored("sum", self.sum as f64, self.sum > 0))
+        let mut verdict = Verdict::scored("sum", self.sum as f64, self.sum > 0);
+        // A turn of the number that is above 1000 is rewarded.
+        if self.sum >= 1000 {
+            verdict.reward_turn((self.sum - 1000) as usize, "late", 1.0);
+        }
+        Ok(verdict)
     }
 }
 
@@ -338,6 +343,25 @@ fn a_tool_that_fails_ends_its_own_episode() {
         let reason = Validity::Unscored { reason: "the till is broken".into() };
         assert_eq!(episode.verdict.validity, reason);
     }
+}
+
+#[test]
+fn only_turns_that_were_taken_are_rewarded() {
+    let till = Till::default();
+    // The till begins with 0 or 1, and the policy has two turns.
+    let first = |amount: i64| played(&till, &[calls(&[("add", json!({"amount": amount}))])]);
+    let begins = first(0).verdict.rewards["sum"] as i64;
+    let rewarded = first(1001 - begins);
+    assert!(
+        rewarded.verdict.is_scored() && rewarded.verdict.turns[&1]["late"] == 1.0,
+        "{:?}",
+        rewarded.verdict
+    );
+    let beyond = first(1002 - begins).verdict;
+    assert!(
+        format!("{:?}", beyond.validity).contains("turn 2, counted from 0, of an episode of 2 turns"),
+        "{beyond:?}"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Environments that are served over OpenEnv: by the `openenv` package, and by a server that misbehaves.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -101,7 +102,11 @@ fn an_answer_is_an_action_and_its_seed_decides_the_episode() {
         let number = task.truth.as_u64().unwrap() % 4;
         assert!((reward(episode) - (1.0 - 0.1 * number as f64)).abs() < 1e-12, "{episode:?}");
         assert_eq!(episode.verdict.success, number == 0);
-        assert_eq!(episode.answers.len(), 1 + number as usize);
+        let turns = 1 + number as usize;
+        assert_eq!(episode.answers.len(), turns);
+        let earned = episode.verdict.by_turn(&BTreeMap::new(), turns, reward(episode));
+        let expected = (0..turns).map(|turn| if turn + 1 == turns { 1.0 } else { -0.1 });
+        assert!(earned.iter().zip(expected).all(|(own, other)| (own - other).abs() < 1e-12), "{earned:?}");
     }
     let task = tasks.iter().find(|task| task.truth.as_u64().unwrap() % 4 == 1).unwrap();
     let (_, read) = heard(&*generator, task, &["0", "1"]);

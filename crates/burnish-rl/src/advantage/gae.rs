@@ -3,11 +3,11 @@
 //! **What it does.** Adds up how much better than expected each token turned out, step by step: `λ` chooses between the
 //! critic's opinion (0) and the reward that came in the end (1).
 //!
-//! **Formula.** For token `t` of the `T` sampled tokens of a rollout, with `V` the critic's values, the reward `R` at
-//! the last token, and `V_T` 0 if the rollout came to its end, or the critic's estimate if it was cut off:
+//! **Formula.** For token `t` of the `T` sampled tokens of a rollout, with `V` the critic's values, `r_t` what a turn
+//! earned at its last token and 0 elsewhere (`R` at the last token of all, if turns earn nothing of their own), and `V_T` 0 if the rollout came to its end, or the critic's estimate if it was cut off:
 //!
 //! ```text
-//! δ_t = r_t + γ·V_(t+1) - V_t        r_(T-1) = R, else 0
+//! δ_t = r_t + γ·V_(t+1) - V_t
 //! A_t = δ_t + γ·λ·A_(t+1)            A_T = 0
 //! ```
 //!
@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 
 use super::common::of_tokens;
 use super::{Advantage, Estimator, Rollout, Rollouts, Whiten};
-use crate::fact::{BOOTSTRAP, Need, VALUES};
+use crate::fact::{BOOTSTRAP, Need, TURN_REWARDS, VALUES};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -85,14 +85,23 @@ impl Part for Gae {
 
 impl Gae {
     fn credit(&self, rollout: &Rollout) -> Option<Vec<f64>> {
-        let mut earned = rollout.score()?;
+        let whole = rollout.score()?;
+        let turns = rollout.facts.of(&TURN_REWARDS);
+        let earned = |at: usize| match turns.len() {
+            0 if at + 1 == rollout.tokens => whole,
+            0 => 0.0,
+            _ => {
+                let ended = rollout.turns.iter().zip(turns).filter(|(turn, _)| turn.end == at + 1);
+                ended.map(|(_, earned)| earned).filter(|earned| earned.is_finite()).sum()
+            }
+        };
         let mut next_value = rollout.facts.number(&BOOTSTRAP).unwrap_or(0.0);
         let mut next_credit = 0.0;
         let mut credit = vec![0.0; rollout.tokens];
-        for (own, value) in credit.iter_mut().zip(of_tokens(rollout, &VALUES)).rev() {
-            let error = earned + self.gamma * next_value - value;
+        for (at, (own, value)) in credit.iter_mut().zip(of_tokens(rollout, &VALUES)).enumerate().rev() {
+            let error = earned(at) + self.gamma * next_value - value;
             *own = error + self.gamma * self.lambda * next_credit;
-            (earned, next_value, next_credit) = (0.0, *value, *own);
+            (next_value, next_credit) = (*value, *own);
         }
         Some(credit)
     }
@@ -100,7 +109,7 @@ impl Gae {
 
 impl Estimator for Gae {
     fn needs(&self) -> Vec<Need> {
-        Need::all(&[&VALUES, &BOOTSTRAP])
+        Need::all(&[&VALUES, &BOOTSTRAP, &TURN_REWARDS])
     }
 
     fn compares_within_groups(&self) -> bool {

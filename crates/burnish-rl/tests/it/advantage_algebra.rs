@@ -76,6 +76,8 @@ proptest! {
         all in rollouts(GROUP_SIZE),
         gamma in 0.5..1.0f64,
     ) {
+        let by_turn = all;
+        let all = changed(&by_turn, |own| own.facts.forget(&TURN_REWARDS));
         let free = changed(&all, |own| {
             own.facts.forget(&BOOTSTRAP);
             change(own, &VALUES, |values| values.fill(0.0));
@@ -97,6 +99,30 @@ proptest! {
             let Some(Advantage::Tokens(found)) = found else { panic!("{found:?}") };
             prop_assert!(found.iter().zip(&expected).all(|(found, expected)| is_near(*found, *expected, 1e-12)));
         }
+        // Rewards of turns: what the turn and those after it earned. If only the last earned anything, it is as above.
+        let gae = Gae { whiten: Whiten::None, ..Gae::default() };
+        let free = changed(&by_turn, |own| {
+            own.facts.forget(&BOOTSTRAP);
+            change(own, &VALUES, |values| values.fill(0.0));
+        });
+        for (found, own) in credit(&gae, &free).iter().zip(&free) {
+            let Some(Advantage::Tokens(found)) = found else { continue };
+            let earned = own.facts.of(&TURN_REWARDS);
+            for (turn, tokens) in own.turns.iter().enumerate() {
+                let expected: f64 = earned[turn..].iter().sum();
+                prop_assert!(found[tokens.clone()].iter().all(|found| is_near(*found, expected, 1e-9)));
+            }
+        }
+        let last = changed(&by_turn, |own| {
+            let reward = own.reward.unwrap_or(0.0);
+            change(own, &TURN_REWARDS, |earned| {
+                earned.fill(0.0);
+                if let Some(last) = earned.last_mut() {
+                    *last = reward;
+                }
+            });
+        });
+        prop_assert_eq!(credit(&Gae::default(), &last), credit(&Gae::default(), &all));
     }
 
     #[test]

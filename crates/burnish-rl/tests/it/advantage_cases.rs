@@ -187,7 +187,7 @@ fn what_an_estimator_needs_is_what_it_reads() {
         ("rdpo", Need::all(&[&COMPONENTS])),
         ("skpo", Need::all(&[&TASK_DRIFT])),
         ("optimal_token_baseline", Need::all(&[&LOGPROBS, &SQUARES])),
-        ("gae", Need::all(&[&VALUES, &BOOTSTRAP])),
+        ("gae", Need::all(&[&VALUES, &BOOTSTRAP, &TURN_REWARDS])),
         ("pairwise_difference", Need::all(&[&WINS])),
         ("vineppo", vec![continued]),
         ("gigpo", Need::all(&[&TURN_REWARDS, &TURN_STATES])),

@@ -37,12 +37,13 @@ impl Provider for Verdicts {
                 let numbers = match need.fact {
                     fact if *fact == COMPONENTS => components(step.recipe, &self.names, &member.episode),
                     fact if *fact == TURN_REWARDS => {
-                        // An environment judges whole episodes: the last turn gets the reward.
-                        let mut earned = vec![0.0; turns(&member.episode).count()];
-                        if let (Some(last), Some(reward)) = (earned.last_mut(), member.reward) {
-                            *last = reward;
+                        let turns = turns(&member.episode).count();
+                        match member.reward {
+                            Some(reward) => {
+                                member.episode.verdict.by_turn(&step.recipe.reward.weights, turns, reward)
+                            }
+                            None => vec![0.0; turns],
                         }
-                        earned
                     }
                     _ => turns(&member.episode).map(|said| number_of(&mut states, said)).collect(),
                 };
