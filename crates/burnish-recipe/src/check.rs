@@ -47,6 +47,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     latent::check(recipe, source)?;
     ranges.at_least_one("train.unscored_steps_max", train.unscored_steps_max as usize)?;
     check_length(recipe, &ranges, what)?;
+    check_spans(recipe, source)?;
     ranges.at_least_one("train.epochs", train.epochs)?;
     ranges.at_least_one("train.minibatches", train.minibatches)?;
     ranges.at_least_one("train.sequences_per_step", train.sequences_per_step)?;
@@ -290,6 +291,44 @@ fn check_supplied(
         return Err(source.error("rollout.group_size", problem));
     }
     Ok(())
+}
+
+/// Checks the named spans of answers, and what refers to them.
+fn check_spans(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
+    for (at, span) in recipe.spans.iter().enumerate() {
+        span.check().map_err(|(key, rule)| source.error(&format!("spans[{at}].{key}"), rule.to_owned()))?;
+        if recipe.spans[..at].iter().any(|other| other.name == span.name) {
+            let problem = format!("`{}` is the name of another span: each has its own", span.name);
+            return Err(source.error(&format!("spans[{at}].name"), problem));
+        }
+    }
+    let on = &recipe.loss.on;
+    let names: Vec<&str> = recipe.spans.iter().map(|span| span.name.as_str()).collect();
+    if on.is_empty() {
+        return match names.first() {
+            None => Ok(()),
+            Some(name) => {
+                Err(source
+                    .error("spans", format!("have no use: set `loss.on = \"{name}\"` to learn from one")))
+            }
+        };
+    }
+    if !train_is_grpo(recipe) {
+        return Err(source.error("loss.on", "needs `train.method = \"grpo\"`".to_owned()));
+    }
+    if recipe.latent.is_some() {
+        let problem = "can't be combined with `[latent]`: latent steps have no text to find marks in";
+        return Err(source.error("loss.on", problem.to_owned()));
+    }
+    if names.contains(&on.as_str()) {
+        return Ok(());
+    }
+    let problem = match names.as_slice() {
+        [] => "names a span: define it in `[[spans]]`, with `name`, `begin` and `end`".to_owned(),
+        _ => format!("names no span; there are {}", names.join(", ")),
+    };
+    let help = nearest(on, names.iter().copied()).map(|name| format!("did you mean `{name}`?"));
+    Err(RecipeError { help, ..source.error("loss.on", problem) })
 }
 
 /// Checks the policies that take part beside the trained one.

@@ -29,6 +29,7 @@ mod redesign;
 pub mod renamed;
 mod sampling;
 mod source;
+mod span;
 pub mod split;
 mod stage_use;
 mod strategy;
@@ -78,6 +79,7 @@ pub use policy::{ComputeType, PolicySection, StageRecipe, TextTokens};
 pub use redesign::{ContextModule, EngineerKind, Given, RedesignSection, RuleSection};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
+pub use span::SpanSection;
 pub use stage_use::StageUse;
 pub use strategy::{InPlace, StrategySection};
 pub use teacher::{TeacherContext, TeacherSection};
@@ -170,6 +172,9 @@ pub struct Recipe {
     /// Who plays the simulated user, if the environment has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<UserSection>,
+    /// Named spans of answers, which are found by marks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<SpanSection>,
     /// The loss (GRPO).
     #[serde(default)]
     pub loss: LossConfig,

@@ -22,6 +22,10 @@ pub struct LossConfig {
     pub objective: String,
     /// Its own settings.
     pub config: Value,
+    /// The span of answers that is learned from, by its name in `[[spans]]`; tokens outside of it leave the loss. Default: none,
+    /// whole answers.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub on: String,
     /// Weight of the KL divergence from the reference; 0 (default) needs no reference.
     pub beta: f64,
     /// The estimator of a token's KL divergence. Default: `k3`.
@@ -77,6 +81,7 @@ impl Default for LossConfig {
         LossConfig {
             objective: "ppo_clip".to_owned(),
             config: no_settings(),
+            on: String::new(),
             beta: 0.0,
             kl_estimator: KlEstimator::K3,
             use_bias_correction_kl: true,

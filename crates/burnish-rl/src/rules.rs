@@ -70,6 +70,7 @@ pub const RULES: &[Rule] = &[
                 objective: loss.objective.clone(),
                 config: loss.config.clone(),
                 mask_truncated_completions: loss.mask_truncated_completions,
+                on: loss.on.clone(),
                 // Its streams, too, have one of the two log-probs of sampling.
                 correction: CorrectionConfig {
                     behavior: loss.correction.behavior,

@@ -17,6 +17,7 @@ mod samples;
 pub(crate) mod scene;
 mod selection;
 mod shown;
+mod spans;
 pub(crate) mod supply;
 mod update;
 
@@ -208,6 +209,7 @@ impl OnlineLoop {
         if recipe.loss.mask_truncated_completions {
             groups.mask_truncated();
         }
+        metrics.extend(groups.mask_spans(recipe, &learner.chat().tokenizer)?);
         let (replayed, counted) = self.store.mix(recipe, &mut groups, step);
         metrics.extend(counted);
         let mut batch = if objective.needs().pairs { groups.take_pairs() } else { groups.take_batch() };

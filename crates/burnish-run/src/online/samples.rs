@@ -47,6 +47,11 @@ impl Member {
 }
 
 impl OwnSample {
+    /// The tokens that each turn sampled.
+    pub(super) fn turns(&self) -> &[Range<usize>] {
+        &self.turns
+    }
+
     /// Gives every sampled token the advantage of its episode, of its turn, or its own. If turns or tokens differ,
     /// the episode has only one sample.
     fn give(&mut self, advantage: Option<&Advantage>) {

@@ -176,3 +176,35 @@ fn the_kl_in_the_reward_moves_advantages_and_its_coefficient_follows_the_target(
     }
     assert_eq!(moved, TASKS_PER_STEP);
 }
+
+#[test]
+fn a_loss_on_a_span_learns_from_its_tokens_alone() {
+    let scratch = Scratch::with_policy();
+    let weights = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_2/model.safetensors"));
+    let share = |dir: &str| -> Vec<f64> {
+        metrics(&scratch, dir).iter().map(|row| number(row, "loss/span_share")).collect()
+    };
+    let short = ["train.max_steps=2", "loss.beta=0", "optimizer.weight_decay=0", "eval.tasks=0"];
+    let run = |dir: &str, more: &[&str]| run(&scratch, dir, &[&short[..], more].concat());
+    run("plain", &[]);
+    // A span without an end in the text is the whole answer.
+    let span = |end: &str| format!("spans=[{{name=\"part\", {end}}}]");
+    run("whole", &[&span("end=\"never there\""), "loss.on=part"]);
+    assert_eq!(weights("whole"), weights("plain"));
+    assert_eq!(share("whole"), [1.0, 1.0]);
+    run("part", &[&span("end=\"R\""), "loss.on=part"]);
+    assert_ne!(weights("part"), weights("plain"));
+    assert!(share("part").iter().all(|share| *share > 0.0 && *share < 1.0), "{:?}", share("part"));
+    // Nothing is learned from a span that no answer has.
+    run("none", &[&span("begin=\"never there\""), "loss.on=part"]);
+    run("still", &["optimizer.learning_rate=1e-30"]);
+    assert_eq!((weights("none"), share("none")), (weights("still"), vec![0.0, 0.0]));
+
+    let refused = |overrides: &[&str], parts: &[&str]| {
+        scratch.burnish(&[&["train", "grpo.toml", "run.dir=bad"], overrides].concat()).fails_with(parts);
+    };
+    refused(&["loss.on=part"], &["loss.on", "[[spans]]"]);
+    refused(&[&span("end=\"R\""), "loss.on=prat"], &["loss.on", "did you mean `part`?"]);
+    refused(&[&span("end=\"R\"")], &["spans", "have no use", "loss.on"]);
+    refused(&[&span("marks=true"), "loss.on=part"], &["spans[0].begin", "is needed"]);
+}
