@@ -36,21 +36,18 @@ pub struct Scaffold {
 struct Kind {
     folder: &'static str,
     catalogue: &'static str,
-    constructor: &'static str,
     template: &'static str,
 }
 
 const OBJECTIVE: Kind = Kind {
     folder: "objective",
-    catalogue: "pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[",
-    constructor: "token_loss",
+    catalogue: "pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = entries![",
     template: include_str!("objective.rs.txt"),
 };
 
 const ADVANTAGE: Kind = Kind {
     folder: "advantage",
-    catalogue: "pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[",
-    constructor: "estimator",
+    catalogue: "pub const ADVANTAGES: &[Entry<dyn Estimator>] = entries![",
     template: include_str!("advantage.rs.txt"),
 };
 
@@ -97,7 +94,7 @@ impl Scaffold {
         let modules = insert_line(&module, "mod ", &format!("mod {id};"))?;
         let modules = insert_in(&module, &modules, "pub use ", &format!("pub use {id}::{name};"))?;
         let catalogue = src.join("catalogue.rs");
-        let entry = format!("{}::<{}::{name}>(),", kind.constructor, kind.folder);
+        let entry = format!("{}::{name},", kind.folder);
         let listed = insert_below(&catalogue, &read(&catalogue)?, kind.catalogue, &entry)?;
         Ok(Scaffold { files: vec![(part, text), (module, modules), (catalogue, listed)] })
     }

@@ -14,16 +14,13 @@
 //! **References.** Stiennon et al. 2020 (arXiv:2009.01325) rank samples by a reward model; Cobbe et al. 2021
 //! (arXiv:2110.14168) by a verifier.
 
-use std::path::Path;
-
 use burnish_core::Sampling;
 use burnish_core::settings::SettingError;
 use serde::{Deserialize, Serialize};
 
 use crate::card::{CANDIDATES_MAX, Card, Part, require, require_temperature};
-use crate::record::Selection;
 use crate::sampling::{at, check_spread, drafts};
-use crate::scorer::{By, Scoring, best};
+use crate::scorer::{Scoring, best};
 use crate::session::Session;
 use crate::strategy::{Answering, Strategy};
 
@@ -70,22 +67,15 @@ impl Strategy for BestOfN {
         check_spread("temperature", self.samples, self.temperature, sampling)
     }
 
-    fn reads_logprobs(&self) -> bool {
-        self.score.by == By::Logprob
-    }
-
-    fn reward_model(&self) -> Option<&Path> {
-        self.score.reward_model()
+    fn scoring(&self) -> Option<&Scoring> {
+        Some(&self.score)
     }
 
     fn answer<'a>(&'a self, session: &'a Session) -> Answering<'a> {
         Box::pin(async move {
             let among = drafts(session, self.samples, &at(session.sampling(), self.temperature)).await?;
             let scores = self.score.score(session, &among).await?;
-            let chosen = among[best(&scores)];
-            let rule = "best_score".to_owned();
-            session.note(Selection { rule, among, answers: Vec::new(), scores, chosen: vec![chosen] });
-            Ok(chosen)
+            Ok(session.choose("best_score", among, best(&scores), Vec::new(), scores))
         })
     }
 }

@@ -21,7 +21,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::card::{CANDIDATES_MAX, Card, Part, require, require_temperature};
 use crate::equality::majority;
-use crate::record::Selection;
 use crate::sampling::{at, check_spread, drafts};
 use crate::session::Session;
 use crate::strategy::{Answering, Strategy};
@@ -79,8 +78,5 @@ impl Strategy for Majority {
 /// The candidate that most others agree with; the choice goes on the record.
 pub(crate) fn vote(session: &Session, among: Vec<usize>, equality: Verifier) -> usize {
     let answers = session.answers(&among, equality);
-    let chosen = among[majority(&answers)];
-    let rule = "majority".to_owned();
-    session.note(Selection { rule, among, answers, scores: Vec::new(), chosen: vec![chosen] });
-    chosen
+    session.choose("majority", among, majority(&answers), answers, Vec::new())
 }

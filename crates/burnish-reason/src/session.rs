@@ -199,6 +199,20 @@ impl Session {
         self.considered.borrow_mut().selections.push(selection);
     }
 
+    /// Chooses the candidate at a place of `among`, puts that on the record, and returns its index.
+    pub(crate) fn choose(
+        &self,
+        rule: &str,
+        among: Vec<usize>,
+        place: usize,
+        answers: Vec<Option<usize>>,
+        scores: Vec<Option<f64>>,
+    ) -> usize {
+        let chosen = among[place];
+        self.note(Selection { rule: rule.to_owned(), among, answers, scores, chosen: vec![chosen] });
+        chosen
+    }
+
     /// Puts on the record what a stage of deliberation reads.
     pub(crate) fn note_cache(&self, cached: impl IntoIterator<Item = Cached>, prompt: String) {
         let mut considered = self.considered.borrow_mut();

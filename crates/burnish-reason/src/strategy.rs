@@ -7,6 +7,7 @@ use burnish_core::Sampling;
 use burnish_core::settings::SettingError;
 use burnish_episode::ContactError;
 
+use crate::scorer::{By, Scoring};
 use crate::session::Session;
 
 /// The index of the candidate that is the answer, once it is known.
@@ -23,14 +24,19 @@ pub trait Strategy: Send + Sync {
     /// Names the setting that does not.
     fn check_sampling(&self, sampling: &Sampling) -> Result<(), SettingError>;
 
+    /// The numbers by which it ranks answers, if it does.
+    fn scoring(&self) -> Option<&Scoring> {
+        None
+    }
+
     /// Does it read log-probs of what the policy sampled?
     fn reads_logprobs(&self) -> bool {
-        false
+        self.scoring().is_some_and(|score| score.by == By::Logprob)
     }
 
     /// The reward model that it asks for numbers, if it asks one. Whoever builds it on top of a policy has to load that.
     fn reward_model(&self) -> Option<&Path> {
-        None
+        self.scoring()?.reward_model()
     }
 
     /// Asks, selects and chooses.

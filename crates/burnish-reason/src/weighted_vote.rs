@@ -17,8 +17,6 @@
 //! **References.** Wang et al. 2022 (arXiv:2203.11171, section 3.1: normalised weighted sum); Li et al. 2023 (arXiv:2206.02336:
 //! a verifier's weights).
 
-use std::path::Path;
-
 use burnish_core::Sampling;
 use burnish_core::settings::SettingError;
 use burnish_verify::Verifier;
@@ -26,7 +24,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::card::{CANDIDATES_MAX, Card, Part, require, require_temperature};
 use crate::equality::winner;
-use crate::record::Selection;
 use crate::sampling::{at, check_spread, drafts};
 use crate::scorer::{By, Scoring};
 use crate::session::Session;
@@ -80,12 +77,8 @@ impl Strategy for WeightedVote {
         check_spread("temperature", self.samples, self.temperature, sampling)
     }
 
-    fn reads_logprobs(&self) -> bool {
-        self.score.by == By::Logprob
-    }
-
-    fn reward_model(&self) -> Option<&Path> {
-        self.score.reward_model()
+    fn scoring(&self) -> Option<&Scoring> {
+        Some(&self.score)
     }
 
     fn answer<'a>(&'a self, session: &'a Session) -> Answering<'a> {
@@ -102,10 +95,7 @@ impl Strategy for WeightedVote {
                 (None, _) => 0.0,
             };
             let weights: Vec<f64> = scores.iter().map(weight).collect();
-            let chosen = among[winner(&answers, &weights)];
-            let rule = "greatest_weight".to_owned();
-            session.note(Selection { rule, among, answers, scores, chosen: vec![chosen] });
-            Ok(chosen)
+            Ok(session.choose("greatest_weight", among, winner(&answers, &weights), answers, scores))
         })
     }
 }

@@ -44,13 +44,6 @@ impl Belief {
         (self.alpha / n) * (self.beta / n)
     }
 
-    /// By how much `rollouts` further rollouts lower the expected variance of the belief:
-    /// `m φ̄(1 - φ̄) / ((n + 1)(n + m))`. InSight's proposition 5.1 is `m = 1`.
-    pub fn variance_reduction(&self, rollouts: usize) -> f64 {
-        let (n, m) = (self.evidence(), rollouts as f64);
-        m * self.difficulty() / ((n + 1.0) * (n + m))
-    }
-
     /// The probabilities of 0, 1, ..., `rollouts` successes: the Beta-binomial distribution.
     ///
     /// Computed from ratios of neighbours instead of ln Γ, whose rounding error grows with `n ln n`.

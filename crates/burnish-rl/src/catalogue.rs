@@ -68,115 +68,114 @@ pub(crate) fn no_settings() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
+/// The entries of these parts.
+macro_rules! entries {
+    ($($part:ty),* $(,)?) => {
+        &[$(Entry {
+            card: <$part as Part>::CARD,
+            complete: complete::<$part>,
+            build: |given| Ok(Box::new(build::<$part>(given)?)),
+        }),*]
+    };
+}
+
 /// The losses of tokens: `loss.objective`.
-pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[
-    token_loss::<objective::PpoClip>(),
-    token_loss::<objective::ClipCov>(),
-    token_loss::<objective::KlCov>(),
-    token_loss::<objective::M2po>(),
-    token_loss::<objective::Rec>(),
-    token_loss::<objective::Red>(),
-    token_loss::<objective::Opmd>(),
-    token_loss::<objective::OpmdKimi>(),
-    token_loss::<objective::AsymRe>(),
-    token_loss::<objective::Mdpo>(),
-    token_loss::<objective::Cispo>(),
-    token_loss::<objective::DppoKl>(),
-    token_loss::<objective::DppoTv>(),
-    token_loss::<objective::Dro>(),
-    token_loss::<objective::Gmpo>(),
-    token_loss::<objective::Gppo>(),
-    token_loss::<objective::Gspo>(),
-    token_loss::<objective::Luspo>(),
-    token_loss::<objective::PrimeRlSymmetric>(),
-    token_loss::<objective::Reinforce>(),
-    token_loss::<objective::Sapo>(),
-    token_loss::<objective::Sdar>(),
-    token_loss::<objective::Vespo>(),
+pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = entries![
+    objective::PpoClip,
+    objective::ClipCov,
+    objective::KlCov,
+    objective::M2po,
+    objective::Rec,
+    objective::Red,
+    objective::Opmd,
+    objective::OpmdKimi,
+    objective::AsymRe,
+    objective::Mdpo,
+    objective::Cispo,
+    objective::DppoKl,
+    objective::DppoTv,
+    objective::Dro,
+    objective::Gmpo,
+    objective::Gppo,
+    objective::Gspo,
+    objective::Luspo,
+    objective::PrimeRlSymmetric,
+    objective::Reinforce,
+    objective::Sapo,
+    objective::Sdar,
+    objective::Vespo,
 ];
 
 /// From rewards to credit: `advantage.estimator`.
-pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[
-    estimator::<advantage::Grpo>(),
-    estimator::<advantage::Rloo>(),
-    estimator::<advantage::ReinforcePlusPlus>(),
-    estimator::<advantage::ReinforcePlusPlusBaseline>(),
-    estimator::<advantage::Remax>(),
-    estimator::<advantage::Opo>(),
-    estimator::<advantage::Gpg>(),
-    estimator::<advantage::GrpoPassk>(),
-    estimator::<advantage::Gdpo>(),
-    estimator::<advantage::MaxRl>(),
-    estimator::<advantage::OptimalTokenBaseline>(),
-    estimator::<advantage::Gigpo>(),
-    estimator::<advantage::StepEpisode>(),
-    estimator::<advantage::Vineppo>(),
-    estimator::<advantage::PairwiseDifference>(),
-    estimator::<advantage::LengthPenalised>(),
-    estimator::<advantage::Gae>(),
-    estimator::<advantage::Rdpo>(),
-    estimator::<advantage::Skpo>(),
-    estimator::<advantage::Fapo>(),
-    estimator::<advantage::Skill1>(),
+pub const ADVANTAGES: &[Entry<dyn Estimator>] = entries![
+    advantage::Grpo,
+    advantage::Rloo,
+    advantage::ReinforcePlusPlus,
+    advantage::ReinforcePlusPlusBaseline,
+    advantage::Remax,
+    advantage::Opo,
+    advantage::Gpg,
+    advantage::GrpoPassk,
+    advantage::Gdpo,
+    advantage::MaxRl,
+    advantage::OptimalTokenBaseline,
+    advantage::Gigpo,
+    advantage::StepEpisode,
+    advantage::Vineppo,
+    advantage::PairwiseDifference,
+    advantage::LengthPenalised,
+    advantage::Gae,
+    advantage::Rdpo,
+    advantage::Skpo,
+    advantage::Fapo,
+    advantage::Skill1,
 ];
 
 /// The losses of pairs and of labelled answers.
-pub const PREFERENCES: &[Entry<dyn Objective>] = &[
-    whole_loss::<preference::Dgpo>(),
-    whole_loss::<preference::Dpo>(),
-    whole_loss::<preference::GroupDpo>(),
-    whole_loss::<preference::Ipo>(),
-    whole_loss::<preference::Kto>(),
-    whole_loss::<preference::Orpo>(),
-    whole_loss::<preference::Simpo>(),
+pub const PREFERENCES: &[Entry<dyn Objective>] = entries![
+    preference::Dgpo,
+    preference::Dpo,
+    preference::GroupDpo,
+    preference::Ipo,
+    preference::Kto,
+    preference::Orpo,
+    preference::Simpo,
 ];
 
 /// The losses of models that give rewards: `loss.objective` with `train.method = "reward"`.
 pub const REWARD_MODELS: &[Entry<dyn Objective>] =
-    &[whole_loss::<reward_model::BradleyTerry>(), whole_loss::<reward_model::Outcome>()];
+    entries![reward_model::BradleyTerry, reward_model::Outcome];
 
 /// The losses that need a teacher: `loss.objective`.
-pub const DISTILLATIONS: &[Entry<dyn Objective>] = &[
-    whole_loss::<distillation::Opd>(),
-    whole_loss::<distillation::Gkd>(),
-    whole_loss::<distillation::Aopd>(),
-];
+pub const DISTILLATIONS: &[Entry<dyn Objective>] =
+    entries![distillation::Opd, distillation::Gkd, distillation::Aopd,];
 
 /// Which tasks are played: `selection.selector`.
-pub const SELECTORS: &[Entry<dyn Selector>] = &[
-    selector::<selector::Uniform>(),
-    selector::<selector::Insight>(),
-    selector::<selector::Mopps>(),
-    selector::<selector::Difficulty>(),
-    selector::<selector::Evidence>(),
+pub const SELECTORS: &[Entry<dyn Selector>] = entries![
+    selector::Uniform,
+    selector::Insight,
+    selector::Mopps,
+    selector::Difficulty,
+    selector::Evidence,
 ];
 
 /// Whether an update is applied: `gate.gate`.
-pub const GATES: &[Entry<dyn Gate>] = &[gate::<gate::Dgg>(), gate::<gate::RandomStop>()];
+pub const GATES: &[Entry<dyn Gate>] = entries![gate::Dgg, gate::RandomStop];
 
 /// How rollouts are sampled: `plan.plan`.
-pub const PLANS: &[Entry<dyn RolloutPlan>] = &[
-    rollout_plan::<plan::Dgpo>(),
-    rollout_plan::<plan::Heavyskill>(),
-    rollout_plan::<plan::Lang>(),
-    rollout_plan::<plan::Skpo>(),
-    rollout_plan::<plan::VlRethinker>(),
-];
+pub const PLANS: &[Entry<dyn RolloutPlan>] =
+    entries![plan::Dgpo, plan::Heavyskill, plan::Lang, plan::Skpo, plan::VlRethinker,];
 
 /// What is trained on again: `replay.replay`.
-pub const REPLAYS: &[Entry<dyn Replay>] = &[replay::<replay::Ssr>()];
+pub const REPLAYS: &[Entry<dyn Replay>] = entries![replay::Ssr];
 
 /// The cards of every family, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {
-    let advantages = ADVANTAGES.iter().map(|entry| &entry.card);
-    let objectives = OBJECTIVES.iter().map(|entry| &entry.card);
-    let whole = PREFERENCES.iter().chain(REWARD_MODELS).chain(DISTILLATIONS).map(|entry| &entry.card);
-    let selectors = SELECTORS.iter().map(|entry| &entry.card);
-    let gates = GATES.iter().map(|entry| &entry.card);
-    let plans = PLANS.iter().map(|entry| &entry.card);
-    let replays = REPLAYS.iter().map(|entry| &entry.card);
-    let losses = objectives.chain(whole);
-    advantages.chain(losses).chain(selectors).chain(gates).chain(plans).chain(replays).collect()
+    fn of<T: ?Sized>(entries: &'static [Entry<T>]) -> Vec<&'static Card> {
+        entries.iter().map(|entry| &entry.card).collect()
+    }
+    let whole = [of(PREFERENCES), of(REWARD_MODELS), of(DISTILLATIONS)].concat();
+    [of(ADVANTAGES), of(OBJECTIVES), whole, of(SELECTORS), of(GATES), of(PLANS), of(REPLAYS)].concat()
 }
 
 /// The entry called `id`.
@@ -197,34 +196,6 @@ pub fn find<T: ?Sized>(
 /// An error about a key of a part's own table.
 fn in_config(error: SettingError) -> SettingError {
     SettingError { key: format!("config.{}", error.key), ..error }
-}
-
-const fn token_loss<P: Part + TokenLoss>() -> Entry<dyn TokenLoss> {
-    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
-}
-
-const fn estimator<P: Part + Estimator>() -> Entry<dyn Estimator> {
-    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
-}
-
-const fn whole_loss<P: Part + Objective>() -> Entry<dyn Objective> {
-    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
-}
-
-const fn selector<P: Part + Selector>() -> Entry<dyn Selector> {
-    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
-}
-
-const fn rollout_plan<P: Part + RolloutPlan>() -> Entry<dyn RolloutPlan> {
-    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
-}
-
-const fn replay<P: Part + Replay>() -> Entry<dyn Replay> {
-    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
-}
-
-const fn gate<P: Part + Gate>() -> Entry<dyn Gate> {
-    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
 }
 
 fn build<P: Part>(given: &Value) -> Result<P, SettingError> {

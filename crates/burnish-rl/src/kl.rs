@@ -131,11 +131,6 @@ impl KlEstimator {
         }
     }
 
-    /// As [`KlEstimator::evaluate`], times the ratio `exp(log_ratio)` of the policy to the one that sampled.
-    pub fn evaluate_corrected(self, policy: f64, reference: f64, log_ratio: f64) -> (f64, f64) {
-        times_ratio(self.evaluate(policy, reference), log_ratio)
-    }
-
     /// The name in a recipe.
     pub fn name(self) -> &'static str {
         match self {

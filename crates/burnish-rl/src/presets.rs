@@ -34,28 +34,23 @@ pub const PRESETS: &[Preset] = &[
         id: "trl-1.16/dapo",
         origin: "`GRPOConfig()`: `loss_type = \"dapo\"` is the default",
         settings: || json!({ "loss": { "objective": "ppo_clip", "aggregation": "dapo" } }),
-        allows: &[],
-        differs: &[],
-        with_beta: TRL_BETA,
+        ..TRL
     },
     Preset {
         id: "trl-1.16/grpo",
         origin: "`GRPOConfig(loss_type=\"grpo\")`",
         settings: || json!({ "loss": { "objective": "ppo_clip", "aggregation": "grpo" } }),
-        allows: &[],
-        differs: &[],
-        with_beta: TRL_BETA,
+        ..TRL
     },
     Preset {
         id: "trl-1.16/bnpo",
         origin: "`GRPOConfig(loss_type=\"bnpo\")`",
         settings: || json!({ "loss": { "objective": "ppo_clip", "aggregation": "bnpo" } }),
-        allows: &[],
         differs: &[
             "TRL divides by the tokens of each micro-batch, so its gradient depends on their size; here by those \
                     of the update",
         ],
-        with_beta: TRL_BETA,
+        ..TRL
     },
     Preset {
         id: "trl-1.16/dr_grpo",
@@ -66,9 +61,7 @@ pub const PRESETS: &[Preset] = &[
                 "advantage": { "estimator": "grpo", "config": { "scale": "none" } },
             })
         },
-        allows: &[],
-        differs: &[],
-        with_beta: TRL_BETA,
+        ..TRL
     },
     Preset {
         id: "trl-1.16/gspo",
@@ -80,9 +73,7 @@ pub const PRESETS: &[Preset] = &[
                 "config": { "level": "sequence", "epsilon_low": 3e-4, "epsilon_high": 4e-4 },
             } })
         },
-        allows: &[],
-        differs: &[],
-        with_beta: TRL_BETA,
+        ..TRL
     },
     Preset {
         id: "trl-1.16/cispo",
@@ -94,17 +85,13 @@ pub const PRESETS: &[Preset] = &[
                 "config": { "bounds": "cap", "epsilon_high": 5.0 },
             } })
         },
-        allows: &[],
-        differs: &[],
-        with_beta: TRL_BETA,
+        ..TRL
     },
     Preset {
         id: "trl-1.16/sapo",
         origin: "`GRPOConfig(loss_type=\"sapo\")`",
         settings: || json!({ "loss": { "objective": "sapo", "aggregation": "grpo" } }),
-        allows: &[],
-        differs: &[],
-        with_beta: TRL_BETA,
+        ..TRL
     },
     Preset {
         id: "trl-1.16/luspo",
@@ -116,116 +103,58 @@ pub const PRESETS: &[Preset] = &[
                 "config": { "epsilon_low": 0.2, "epsilon_high": 0.2 },
             } })
         },
-        allows: &[],
-        differs: &[],
-        with_beta: TRL_BETA,
+        ..TRL
     },
     Preset {
         id: "trl-1.16/vespo",
         origin: "`GRPOConfig(loss_type=\"vespo\")`",
         settings: || json!({ "loss": { "objective": "vespo", "aggregation": "dapo" } }),
-        allows: &[],
         differs: &["TRL takes the weight of a sampler that differs into the exponent of its `phi`; here \
                     `loss.correction.weight` multiplies the loss, as it does elsewhere"],
-        with_beta: TRL_BETA,
+        ..TRL
     },
     Preset {
         id: "verl-0.9/grpo",
         origin: "`algorithm.adv_estimator=grpo`, `actor.policy_loss.loss_mode=vanilla`, `actor.loss_agg_mode=token-mean`",
-        settings: || {
-            json!({
-                "loss": {
-                    "objective": "ppo_clip",
-                    "aggregation": "bnpo",
-                    "use_bias_correction_kl": false,
-                    "kl_clamp": 10.0,
-                    "config": { "dual_clip": 3.0 },
-                },
-                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
-            })
-        },
-        allows: &[],
+        settings: || verl("ppo_clip", "bnpo", json!({ "dual_clip": 3.0 })),
         differs: &[VERL_CLAMP],
-        with_beta: VERL_BETA,
+        ..VERL
     },
     Preset {
         id: "verl-0.9/gspo",
         origin: "`actor.policy_loss.loss_mode=gspo`, `actor.loss_agg_mode=seq-mean-token-mean`",
         settings: || {
-            json!({
-                "loss": {
-                    "objective": "gspo",
-                    "aggregation": "grpo",
-                    "use_bias_correction_kl": false,
-                    "kl_clamp": 10.0,
-                    "config": { "level": "token", "epsilon_low": 0.2, "epsilon_high": 0.2 },
-                },
-                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
-            })
+            verl("gspo", "grpo", json!({ "level": "token", "epsilon_low": 0.2, "epsilon_high": 0.2 }))
         },
-        allows: &[],
         differs: &[
             "verl clamps the log of the sequence's ratio to 10; here it is not clamped",
             "the bounds are verl's defaults; the paper's are 3e-4 and 4e-4",
             VERL_COUNT,
         ],
-        with_beta: VERL_BETA,
+        ..VERL
     },
     Preset {
         id: "verl-0.9/geo_mean",
         origin: "`actor.policy_loss.loss_mode=geo_mean`, `actor.loss_agg_mode=seq-mean-token-mean`",
-        settings: || {
-            json!({
-                "loss": {
-                    "objective": "gmpo",
-                    "aggregation": "grpo",
-                    "use_bias_correction_kl": false,
-                    "kl_clamp": 10.0,
-                    "config": { "epsilon_low": 0.2, "epsilon_high": 0.2 },
-                },
-                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
-            })
-        },
-        allows: &[],
+        settings: || verl("gmpo", "grpo", json!({ "epsilon_low": 0.2, "epsilon_high": 0.2 })),
         differs: &["the bounds are verl's defaults; the paper's are 0.4", VERL_COUNT, VERL_KL_MEAN],
-        with_beta: VERL_BETA,
+        ..VERL
     },
     Preset {
         id: "verl-0.9/cispo",
         origin: "`actor.policy_loss.loss_mode=cispo`, `actor.loss_agg_mode=token-mean`",
         settings: || {
-            json!({
-                "loss": {
-                    "objective": "cispo",
-                    "aggregation": "bnpo",
-                    "use_bias_correction_kl": false,
-                    "kl_clamp": 10.0,
-                    "config": { "bounds": "two_sided", "epsilon_low": 0.2, "epsilon_high": 0.2 },
-                },
-                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
-            })
+            verl("cispo", "bnpo", json!({ "bounds": "two_sided", "epsilon_low": 0.2, "epsilon_high": 0.2 }))
         },
-        allows: &[],
         differs: &[VERL_CLAMP],
-        with_beta: VERL_BETA,
+        ..VERL
     },
     Preset {
         id: "verl-0.9/sapo",
         origin: "`actor.policy_loss.loss_mode=sapo`, `actor.loss_agg_mode=seq-mean-token-mean`",
-        settings: || {
-            json!({
-                "loss": {
-                    "objective": "sapo",
-                    "aggregation": "grpo",
-                    "use_bias_correction_kl": false,
-                    "kl_clamp": 10.0,
-                },
-                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
-            })
-        },
-        allows: &[],
+        settings: || verl("sapo", "grpo", Value::Null),
         differs: &[VERL_CLAMP, VERL_COUNT, VERL_KL_MEAN],
-        with_beta: VERL_BETA,
+        ..VERL
     },
     Preset {
         id: "prime-rl/default",
@@ -247,19 +176,44 @@ pub const PRESETS: &[Preset] = &[
                 "advantage": { "estimator": "grpo", "config": { "scale": "none" } },
             })
         },
-        allows: &[],
         differs: &["the value of the loss (its gradient is the same): ours is that of verl's surrogate"],
         with_beta: "nothing: prime-rl has no KL to a reference, and what `loss.beta` adds is ours; its `kl_tau` was compared",
+        ..SAME
     },
 ];
 
-/// [`Preset::with_beta`] of TRL: `compute_loss` of `GRPOTrainer`.
-const TRL_BETA: &str =
-    "loss, gradient and `kl` of `GRPOTrainer.compute_loss`, with `use_bias_correction_kl` and without";
+/// Most presets of TRL; compared with `compute_loss` of `GRPOTrainer`.
+const TRL: Preset = Preset {
+    with_beta: "loss, gradient and `kl` of `GRPOTrainer.compute_loss`, with `use_bias_correction_kl` and without",
+    ..SAME
+};
 
-/// [`Preset::with_beta`] of verl: `ppo_loss`.
-const VERL_BETA: &str =
-    "loss and gradient of `ppo_loss` with `use_kl_loss` and `kl_loss_type = \"low_var_kl\"`";
+/// Most presets of verl; compared with `ppo_loss`.
+const VERL: Preset = Preset {
+    with_beta: "loss and gradient of `ppo_loss` with `use_kl_loss` and `kl_loss_type = \"low_var_kl\"`",
+    ..SAME
+};
+
+/// A preset that breaks no rule and differs in nothing.
+const SAME: Preset =
+    Preset { id: "", origin: "", settings: || Value::Null, allows: &[], differs: &[], with_beta: "" };
+
+/// verl's settings for an objective; its `config` is absent if it is null.
+fn verl(objective: &str, aggregation: &str, config: Value) -> Value {
+    let mut settings = json!({
+        "loss": {
+            "objective": objective,
+            "aggregation": aggregation,
+            "use_bias_correction_kl": false,
+            "kl_clamp": 10.0,
+        },
+        "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
+    });
+    if !config.is_null() {
+        settings["loss"]["config"] = config;
+    }
+    settings
+}
 
 /// verl's mean of the KL, for objectives that fix the mean of the policy loss.
 const VERL_KL_MEAN: &str = "with `loss.beta`: verl averages the KL by `loss_agg_mode`, `token-mean` unless it is set, and its \

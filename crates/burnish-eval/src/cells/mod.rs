@@ -11,7 +11,6 @@
 //! â_c = σ(b + Σ_h w_h z(a_c^h))                  the verifier, fitted by binary cross-entropy with an L2 term
 //! v = Σ_c â_c M_c / Σ_c â_c                      overlap, in [0, 1]
 //! iou = Σ_c min(â_c, M_c) / Σ_c max(â_c, M_c)    the same, punishing masks that are too large
-//! lift = v / (|M| / cells)                       overlap beside that of attention spread evenly
 //! ```
 
 mod control;
@@ -61,14 +60,6 @@ pub fn soft_iou(attention: &[f64], mask: &[bool]) -> f64 {
         either += share.max(marked);
     }
     if either > 0.0 { both / either } else { 1.0 }
-}
-
-/// [`overlap`] beside that of attention that is spread evenly: 1 says that the mask was looked at no more than other
-/// cells, so a mask of all cells has 1. 0 for an empty mask.
-#[must_use]
-pub fn lift(attention: &[f64], mask: &[bool]) -> f64 {
-    let marked = mask.iter().filter(|marked| **marked).count();
-    if marked == 0 { 0.0 } else { overlap(attention, mask) * mask.len() as f64 / marked as f64 }
 }
 
 /// Area under the ROC curve: how often a marked cell has more attention than an unmarked one, ties half. `None` where no

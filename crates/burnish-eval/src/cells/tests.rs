@@ -13,7 +13,6 @@ proptest! {
         prop_assert!((0.0..=1.0).contains(&soft_iou(&attention, &mask)));
         if attention.iter().sum::<f64>() > 0.0 {
             prop_assert!((overlap(&attention, &all) - 1.0).abs() < 1e-12);
-            prop_assert!((lift(&attention, &all) - 1.0).abs() < 1e-12);
             // All within the mask.
             let inside: Vec<f64> = attention.iter().zip(&mask).map(|(a, m)| if *m { *a } else { 0.0 }).collect();
             let expected = if inside.iter().sum::<f64>() > 0.0 { 1.0 } else { 0.0 };
@@ -55,6 +54,6 @@ fn nothing_to_look_at_is_no_error() {
     assert_eq!(normalised(&[0.0, 0.0]), [0.5, 0.5]);
     assert_eq!(normalised(&[]), [0.0; 0]);
     assert_eq!(standardised(&[0.1, 0.1, 0.1]), [0.0; 3]);
-    assert_eq!((overlap(&[0.0], &[true]), lift(&[0.5], &[false]), soft_iou(&[], &[])), (0.0, 0.0, 1.0));
+    assert_eq!((overlap(&[0.0], &[true]), soft_iou(&[], &[])), (0.0, 1.0));
     assert_eq!((auroc(&[0.1, 0.2], &[true, true]), auroc(&[], &[])), (None, None));
 }

@@ -179,15 +179,7 @@ impl Heavyskill {
         if self.choose == Choose::Majority && read.len() > 1 {
             return Ok(vote(session, read, self.equality));
         }
-        let (chosen, among, rule) = (read[0], read, "first".to_owned());
-        session.note(Selection {
-            rule,
-            among,
-            answers: Vec::new(),
-            scores: Vec::new(),
-            chosen: vec![chosen],
-        });
-        Ok(chosen)
+        Ok(session.choose("first", read, 0, Vec::new(), Vec::new()))
     }
 
     /// Stage 1: the drafts that are read.

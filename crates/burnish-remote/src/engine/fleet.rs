@@ -8,7 +8,7 @@ use burnish_core::{Abilities, PolicyError, Sampling};
 use burnish_http::run_all;
 
 use super::replica::{Missed, Replica};
-use super::request::{Facts, Kind};
+use super::wire::{Facts, Kind};
 use super::{EngineConfig, EngineError, EngineKind, Proof};
 use crate::tokens::{Ask, Asking, Completion, TokenServer};
 

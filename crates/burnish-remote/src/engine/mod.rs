@@ -13,9 +13,9 @@ mod error;
 mod fleet;
 mod proof;
 mod replica;
-mod request;
 mod sglang;
 mod vllm;
+mod wire;
 
 pub use config::{EngineConfig, EngineKind};
 pub use error::{EngineError, Stage};

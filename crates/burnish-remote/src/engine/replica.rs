@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use burnish_core::PolicyError;
 use burnish_http::{HttpError, Patience, Server, key_from};
-use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::fleet::Served;
 use super::proof::Allowed;
-use super::request::Facts;
+use super::wire::{Facts, Wire};
 use super::{EngineConfig, EngineError, EngineKind, Stage, sglang, vllm};
 use crate::tokens::{Ask, Completion, End};
 
@@ -117,13 +116,18 @@ impl Replica {
         *self.state() = state;
     }
 
+    fn wire(&self) -> &'static Wire {
+        match self.kind {
+            EngineKind::Vllm => &vllm::WIRE,
+            EngineKind::Sglang => &sglang::WIRE,
+        }
+    }
+
     async fn give(&self, served: &Served) -> Result<(), (Stage, String)> {
         let (Served { dir, name, .. }, server, patience) = (served, &self.server, self.update_patience);
-        match (self.kind, served.is_adapter) {
-            (EngineKind::Vllm, false) => vllm::update(server, dir, name, patience).await,
-            (EngineKind::Sglang, false) => sglang::update(server, dir, name, patience).await,
-            (EngineKind::Vllm, true) => vllm::add_adapter(server, name, dir, patience).await,
-            (EngineKind::Sglang, true) => sglang::add_adapter(server, name, dir, patience).await,
+        match served.is_adapter {
+            false => self.wire().update(server, dir, name, patience).await,
+            true => self.wire().add_adapter(server, name, dir, patience).await,
         }
     }
 
@@ -136,11 +140,7 @@ impl Replica {
         if served.is_adapter || !self.is_ready(served.version) {
             return Ok(());
         }
-        let told = match self.kind {
-            EngineKind::Vllm => vllm::weights_name(&self.server).await,
-            EngineKind::Sglang => sglang::weights_name(&self.server).await,
-        };
-        match told {
+        match self.wire().weights_name(&self.server).await {
             Ok(Some(told)) if told == served.name => Ok(()),
             Ok(told) => {
                 let (url, name) = (self.server.url().to_owned(), &served.name);
@@ -160,19 +160,14 @@ impl Replica {
 
     /// Takes the adapter of earlier weights away. One that stays does no harm.
     pub(super) async fn forget(&self, adapter: &str) {
-        let _ = match self.kind {
-            EngineKind::Vllm => vllm::remove_adapter(&self.server, adapter).await,
-            EngineKind::Sglang => sglang::remove_adapter(&self.server, adapter).await,
-        };
+        let _ = self.wire().remove_adapter(&self.server, adapter).await;
     }
 
     async fn prove(&self, model: &str, served: &Served, tolerance: f64) -> Result<(), String> {
-        let (adapter, proof) = (served.adapter(), &served.proof);
-        let theirs = match self.kind {
-            EngineKind::Vllm => vllm::score(&self.server, adapter.unwrap_or(model), &proof.ids).await,
-            EngineKind::Sglang => sglang::score(&self.server, adapter, &proof.ids).await,
-        };
-        let theirs = theirs.map_err(|error| error.to_string())??;
+        let (wire, proof) = (self.wire(), &served.proof);
+        let body = (wire.scoring)(served.adapter().unwrap_or(model), &proof.ids).to_string();
+        let answer = self.server.post(wire.generate, body).json().await;
+        let theirs = (wire.scores)(&proof.ids, &answer.map_err(|error| error.to_string())?)?;
         let mut least = self.least_off.lock().unwrap_or_else(PoisonError::into_inner);
         let off = proof.check(&theirs, Allowed { tolerance, least: *least })?;
         *least = Some(least.map_or(off, |least| least.min(off)));
@@ -189,31 +184,20 @@ impl Replica {
         let _load = Load::on(&self.load);
         // The places are never closed.
         let _place = self.places.acquire().await;
-        let answer = match self.kind {
-            EngineKind::Vllm => vllm::complete(&self.server, adapter.unwrap_or(model), ask).await,
-            EngineKind::Sglang => sglang::complete(&self.server, adapter, ask).await,
-        };
-        let missed = |error: HttpError| self.missed(error, ask);
-        let completion = self.read(&answer.map_err(missed)?).map_err(|problem| {
+        let wire = self.wire();
+        let body = (wire.request)(adapter.unwrap_or(model), ask).to_string();
+        let answer = self.server.post(wire.generate, body).json().await;
+        let answer = answer.map_err(|error| self.missed(error, ask))?;
+        let completion = (wire.completion)(&answer).map_err(|problem| {
             let problem = format!("{}: the answer can't be used: {problem}", self.server.url());
             Missed::Fatal(PolicyError::Failed(problem))
         })?;
         if completion.end == End::Aborted { Err(Missed::Aborted) } else { Ok(completion) }
     }
 
-    fn read(&self, answer: &Value) -> Result<Completion, String> {
-        match self.kind {
-            EngineKind::Vllm => vllm::completion(answer),
-            EngineKind::Sglang => sglang::completion(answer),
-        }
-    }
-
     fn missed(&self, error: HttpError, ask: &Ask<'_>) -> Missed {
-        let is_too_long = match self.kind {
-            EngineKind::Vllm => vllm::is_too_long(&error),
-            EngineKind::Sglang => sglang::is_too_long(&error),
-        };
-        if is_too_long {
+        let too_long = |said: &str| self.wire().too_long.iter().any(|complaint| said.contains(complaint));
+        if matches!(&error, HttpError::Status { status: 400, said, .. } if too_long(said)) {
             let (tokens, tokens_max) = (ask.prompt.len(), ask.tokens_max);
             return Missed::Fatal(PolicyError::PromptTooLong { tokens, tokens_max });
         }

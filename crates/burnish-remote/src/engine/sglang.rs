@@ -3,32 +3,55 @@
 //! Sampling is `POST /generate` with ids; weights are read by `POST /update_weights_from_disk`. A server heeds seeds
 //! only if it was started with `--enable-deterministic-inference`.
 
-use std::path::Path;
-
-use burnish_http::{Call, HttpError, Patience, Server};
+use burnish_http::{HttpError, Server};
 use serde_json::{Value, json};
 
-use super::Stage;
-use super::request::{Facts, Kind, logit_bias};
+use super::wire::{Facts, Kind, Wire, as_id, context, logit_bias};
 use crate::tokens::{Ask, Completion, End};
 
-/// Asks for an answer.
-pub(super) async fn complete(
-    server: &Server,
-    adapter: Option<&str>,
-    ask: &Ask<'_>,
-) -> Result<Value, HttpError> {
-    server.post("/generate", request(adapter, ask).to_string()).json().await
+const GENERATE: &str = "/generate";
+
+pub(super) const WIRE: Wire = Wire {
+    generate: GENERATE,
+    request,
+    completion,
+    scoring: |name, ids| {
+        json!({
+            "input_ids": ids, "lora_path": adapter(name), "return_logprob": true, "logprob_start_len": 0,
+            "sampling_params": {"max_new_tokens": 1, "temperature": 0.0},
+        })
+    },
+    scores,
+    too_long: &["longer than the model's context length", "maximum context length"],
+    // Requests of others are computed again with the new weights.
+    pause: ("/pause_generation", r#"{"mode":"retract"}"#),
+    // What it would free otherwise is of another library.
+    resume: ("/continue_generation", r#"{"torch_empty_cache":false}"#),
+    is_paused: None,
+    load: "/update_weights_from_disk",
+    weights: |dir, name| json!({"model_path": dir.to_string_lossy(), "weight_version": name, "flush_cache": true}),
+    is_loaded: |answer| answer["success"].as_bool() == Some(true),
+    after_failure: "",
+    label: None,
+    name: "/model_info",
+    adapters: "",
+    adapters_in_json: true,
+    adapter_hint: |_| "; a server takes adapters if it was started with --enable-lora",
+};
+
+/// The model itself is asked for without a name.
+fn adapter(name: &str) -> Option<&str> {
+    (!name.is_empty()).then_some(name)
 }
 
-fn request(adapter: Option<&str>, ask: &Ask<'_>) -> Value {
+fn request(name: &str, ask: &Ask<'_>) -> Value {
     let sampling = ask.sampling;
     // With `ignore_eos` it stops at no id at all.
     let stop_ids =
         if sampling.ignore_eos { Vec::new() } else { [ask.end_ids, &sampling.stop_token_ids].concat() };
     json!({
         "input_ids": ask.prompt,
-        "lora_path": adapter,
+        "lora_path": adapter(name),
         "stream": false,
         "return_logprob": true,
         "logprob_start_len": -1,
@@ -51,11 +74,7 @@ fn request(adapter: Option<&str>, ask: &Ask<'_>) -> Value {
     })
 }
 
-/// Reads an answer.
-///
-/// # Errors
-/// Says what is missing or wrong.
-pub(super) fn completion(answer: &Value) -> Result<Completion, String> {
+fn completion(answer: &Value) -> Result<Completion, String> {
     let about = &answer["meta_info"];
     let reason = &about["finish_reason"];
     let end = match (reason["type"].as_str(), &reason["matched"]) {
@@ -82,34 +101,22 @@ pub(super) fn completion(answer: &Value) -> Result<Completion, String> {
 
 /// An id with its log-prob: `[log-prob, id, text]`.
 fn pair(given: &Value) -> Result<(u32, f32), String> {
-    let id = given[1].as_u64().and_then(|id| u32::try_from(id).ok());
     // The lowest number stands for −∞.
     let logprob = given[0].as_f64().filter(|logprob| (-1e30..=0.0).contains(logprob));
-    match (id, logprob) {
+    match (as_id(&given[1]), logprob) {
         (Some(id), Some(logprob)) => Ok((id, logprob as f32)),
         _ => Err(format!("{given} is no log-prob of a token")),
     }
 }
 
-/// The log-probs of a text's ids but the first, at temperature 1.
-pub(super) async fn score(
-    server: &Server,
-    adapter: Option<&str>,
-    ids: &[u32],
-) -> Result<Result<Vec<f32>, String>, HttpError> {
-    let body = json!({
-        "input_ids": ids, "lora_path": adapter, "return_logprob": true, "logprob_start_len": 0,
-        "sampling_params": {"max_new_tokens": 1, "temperature": 0.0},
-    });
-    let answer = server.post("/generate", body.to_string()).json().await?;
-    let Some(given) = answer["meta_info"]["input_token_logprobs"].as_array() else {
-        return Ok(Err("`meta_info.input_token_logprobs` is missing".to_owned()));
-    };
+fn scores(ids: &[u32], answer: &Value) -> Result<Vec<f32>, String> {
+    let given = answer["meta_info"]["input_token_logprobs"].as_array();
+    let given = given.ok_or("`meta_info.input_token_logprobs` is missing")?;
     let of = |(id, given): (&u32, &Value)| match pair(given)? {
         (given, logprob) if given == *id => Ok(logprob),
         _ => Err(format!("it gives {given} for the id {id}")),
     };
-    Ok(ids.iter().zip(given).skip(1).map(of).collect())
+    ids.iter().zip(given).skip(1).map(of).collect()
 }
 
 /// Looks at a server before it is used.
@@ -118,10 +125,9 @@ pub(super) async fn score(
 /// If it does not answer; inside, what is wrong with it.
 pub(super) async fn facts(server: &Server) -> Result<Result<Facts, String>, HttpError> {
     let listed = server.get("/v1/models").json().await?;
-    let Some(context) = listed["data"][0]["max_model_len"].as_u64().filter(|context| *context > 1) else {
-        return Ok(Err(
-            "it does not say how long a context may be (`max_model_len` in /v1/models)".to_owned()
-        ));
+    let context = match context(&listed["data"][0], 2) {
+        Ok(context) => context,
+        Err(problem) => return Ok(Err(problem)),
     };
     let settings = server.get("/server_info").json().await?;
     let heeds_seeds = settings["enable_deterministic_inference"].as_bool().unwrap_or(false);
@@ -132,7 +138,7 @@ pub(super) async fn facts(server: &Server) -> Result<Result<Facts, String>, Http
             "input_ids": [0], "return_logprob": true, "top_logprobs_num": 8,
             "sampling_params": {"max_new_tokens": 1, "temperature": temperature, "ignore_eos": true},
         });
-        let answer = server.post("/generate", body.to_string()).json().await?;
+        let answer = server.post(GENERATE, body.to_string()).json().await?;
         let top = &answer["meta_info"]["output_top_logprobs"][0];
         let (Some(first), Some(last)) = (top[0][0].as_f64(), top[7][0].as_f64()) else {
             return Ok(Err(format!("it gives no log-probs of the likeliest ids: {top}")));
@@ -141,119 +147,6 @@ pub(super) async fn facts(server: &Server) -> Result<Result<Facts, String>, Http
     }
     let kind = if apart[1] < apart[0] / 2.0 { Kind::Drawn } else { Kind::Raw };
     // The last place of the context is never sampled, and the model's name is that of its last weights.
-    let (model, context_tokens_max) = (String::new(), context as usize - 1);
+    let (model, context_tokens_max) = (String::new(), context - 1);
     Ok(Ok(Facts { model, context_tokens_max, kind, heeds_seeds }))
-}
-
-/// Gives a server the weights in `dir`, and tells it their name. Each state may take as long as `patience` says, and is
-/// checked before the next one begins.
-///
-/// # Errors
-/// In which state, and why. A server that failed to load ends.
-pub(super) async fn update(
-    server: &Server,
-    dir: &Path,
-    name: &str,
-    patience: Patience,
-) -> Result<(), (Stage, String)> {
-    let paused = Serving { server, patience }.pause().await?;
-    let loaded = paused.load(dir, name).await?;
-    loaded.resume().await
-}
-
-/// A server in one of the states of an update. Each step takes one state and returns the next.
-struct Serving<'a> {
-    server: &'a Server,
-    patience: Patience,
-}
-struct Paused<'a>(Serving<'a>);
-struct Loaded<'a>(Serving<'a>);
-
-impl<'a> Serving<'a> {
-    fn post(&self, path: &str, body: Value) -> Call<'a> {
-        self.server.post(path, body.to_string()).with(self.patience)
-    }
-
-    async fn pause(self) -> Result<Paused<'a>, (Stage, String)> {
-        // Requests of others are computed again with the new weights.
-        let call = self.post("/pause_generation", json!({"mode": "retract"}));
-        call.json().await.map_err(|error| (Stage::Pause, error.to_string()))?;
-        Ok(Paused(self))
-    }
-}
-
-impl<'a> Paused<'a> {
-    async fn load(self, dir: &Path, name: &str) -> Result<Loaded<'a>, (Stage, String)> {
-        let body = json!({"model_path": dir.to_string_lossy(), "weight_version": name, "flush_cache": true});
-        // Not twice: a server that failed once ends.
-        let answer = self.0.post("/update_weights_from_disk", body).once().json().await;
-        let answer = answer.map_err(|error| (Stage::Load, error.to_string()))?;
-        if answer["success"].as_bool() != Some(true) {
-            return Err((Stage::Load, format!("/update_weights_from_disk answers {answer}")));
-        }
-        let told = weights_name(self.0.server).await;
-        match told.map_err(|error| (Stage::Label, error.to_string()))? {
-            Some(told) if told == name => Ok(Loaded(self.0)),
-            told => {
-                Err((Stage::Label, format!("/model_info says {told:?} after the weights were named {name}")))
-            }
-        }
-    }
-}
-
-/// The name that it was last told of its weights.
-pub(super) async fn weights_name(server: &Server) -> Result<Option<String>, HttpError> {
-    Ok(server.get("/model_info").json().await?["weight_version"].as_str().map(str::to_owned))
-}
-
-impl Loaded<'_> {
-    async fn resume(self) -> Result<(), (Stage, String)> {
-        // What it would free otherwise is of another library.
-        let call = self.0.post("/continue_generation", json!({"torch_empty_cache": false}));
-        call.json().await.map(|_| ()).map_err(|error| (Stage::Resume, error.to_string()))
-    }
-}
-
-/// Gives a server the adapter in `dir` under a name that it does not know. Its requests and those of others go on.
-///
-/// # Errors
-/// In which state, and why.
-pub(super) async fn add_adapter(
-    server: &Server,
-    name: &str,
-    dir: &Path,
-    patience: Patience,
-) -> Result<(), (Stage, String)> {
-    let body = json!({"lora_name": name, "lora_path": dir.to_string_lossy()}).to_string();
-    let answer = server.post("/load_lora_adapter", body).with(patience).once().json().await;
-    match answer {
-        Ok(answer) if answer["success"].as_bool() == Some(true) => Ok(()),
-        Ok(answer) => Err((Stage::Load, format!("/load_lora_adapter answers {answer}"))),
-        Err(error) if is_known(&error) => Ok(()),
-        Err(error) => Err((
-            Stage::Load,
-            format!("{error}; a server takes adapters if it was started with --enable-lora"),
-        )),
-    }
-}
-
-/// Whether it has the adapter already, because it was lost only for a while.
-fn is_known(error: &HttpError) -> bool {
-    matches!(error, HttpError::Status { status: 400, said, .. } if said.contains("already"))
-}
-
-/// Takes an adapter away again.
-pub(super) async fn remove_adapter(server: &Server, name: &str) -> Result<(), HttpError> {
-    server
-        .post("/unload_lora_adapter", json!({ "lora_name": name }).to_string())
-        .once()
-        .text()
-        .await
-        .map(|_| ())
-}
-
-/// Whether it complains about a prompt that does not fit.
-pub(super) fn is_too_long(error: &HttpError) -> bool {
-    matches!(error, HttpError::Status { status: 400, said, .. }
-        if said.contains("longer than the model's context length") || said.contains("maximum context length"))
 }

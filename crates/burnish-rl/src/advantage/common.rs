@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Advantage, Rollout, Rollouts};
+use crate::SettingError;
 use crate::fact::{Fact, TURN_REWARDS};
+use crate::settings::require;
 
 /// The sum, taken in ascending order: the same to the bit in whatever order the values come.
 pub(super) fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -51,6 +53,14 @@ pub(super) fn of_tokens<'a>(rollout: &'a Rollout, fact: &Fact) -> &'a [f64] {
     let (found, tokens) = (rollout.facts.of(fact), rollout.tokens);
     assert_eq!(found.len(), tokens, "the estimator needs {} of each of {tokens} tokens", fact.id);
     found
+}
+
+/// Refuses settings of estimators that credit episodes and steps.
+pub(super) fn check_steps(episode: f64, step: f64, epsilon: f64, gamma: f64) -> Result<(), SettingError> {
+    for (key, value) in [("episode_weight", episode), ("step_weight", step), ("epsilon", epsilon)] {
+        require(key, value, |value| value >= 0.0, "must be 0 or more")?;
+    }
+    require("gamma", gamma, |gamma| (0.0..=1.0).contains(&gamma), "must be 0 to 1")
 }
 
 /// `γ`-discounted sums of the rewards of each turn and those after it. A reward that is not finite earns nothing.

@@ -21,8 +21,8 @@
 //!
 //! **Reduces to.** GRPO of rewards of ±1, for `λ = 0`, to the bit; then no detector is asked.
 //!
-//! **Differs from the paper.** The paper's detector is a generative reward model (FAPO-GenRM), trained for the purpose
-//! with [`detector_reward`]. Here the detector reads equations in whole numbers, one per line, and can be made to err:
+//! **Differs from the paper.** The paper's detector is a generative reward model (FAPO-GenRM), trained for the purpose.
+//! Here the detector reads equations in whole numbers, one per line, and can be made to err:
 //! `detector.miss` and `detector.false_alarm`.
 //!
 //! **Example.**
@@ -133,22 +133,5 @@ impl Fapo {
             }
         };
         Rollout::of_reward(rollout.score().map(outcome))
-    }
-}
-
-/// What a generative detector earns while it is trained, for an answer of `steps` steps whose first wrong step is
-/// `truth`. `said` is its verdict: the first wrong step, or `Some(None)` for "no step is wrong"; `None` if it can't be
-/// read.
-///
-/// ```text
-/// -1                   unreadable, or flawed where it is not, or not flawed where it is
-///  1                   rightly not flawed
-///  1 - |t̂ - t*| / n    rightly flawed, and how far from the step
-/// ```
-pub fn detector_reward(said: Option<Option<usize>>, truth: Option<usize>, steps: usize) -> f64 {
-    match (said, truth) {
-        (Some(None), None) => 1.0,
-        (Some(Some(said)), Some(truth)) => 1.0 - said.abs_diff(truth) as f64 / steps.max(1) as f64,
-        (Some(_), _) | (None, _) => -1.0,
     }
 }

@@ -50,10 +50,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::common::discounted_returns;
+use super::common::{check_steps, discounted_returns};
 use super::{Advantage, Estimator, Normalisation, Rollout, Rollouts};
 use crate::fact::{Need, TURN_REWARDS, TURN_STATES};
-use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
 /// Credit for the episode and for each turn. See the head of this file.
@@ -102,14 +101,7 @@ impl Part for Gigpo {
     };
 
     fn check(&self) -> Result<(), SettingError> {
-        for (key, value) in [
-            ("episode_weight", self.episode_weight),
-            ("step_weight", self.step_weight),
-            ("epsilon", self.epsilon),
-        ] {
-            require(key, value, |value| value >= 0.0, "must be 0 or more")?;
-        }
-        require("gamma", self.gamma, |gamma| (0.0..=1.0).contains(&gamma), "must be 0 to 1")
+        check_steps(self.episode_weight, self.step_weight, self.epsilon, self.gamma)
     }
 }
 

@@ -37,7 +37,7 @@ use common::scored;
 
 pub use crate::reward_statistics::RewardStatistics;
 pub use common::{Normalisation, Whiten};
-pub use fapo::{Detector, Fapo, detector_reward};
+pub use fapo::{Detector, Fapo};
 pub use gae::Gae;
 pub use gdpo::Gdpo;
 pub use gigpo::Gigpo;

@@ -30,10 +30,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::common::{Normaliser, discounted_returns};
+use super::common::{Normaliser, check_steps, discounted_returns};
 use super::{Advantage, Estimator, Normalisation, Rollout, Rollouts};
 use crate::fact::{Need, TURN_REWARDS};
-use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
 /// Returns of turns, and the episode. See the head of this file.
@@ -82,14 +81,7 @@ impl Part for StepEpisode {
     };
 
     fn check(&self) -> Result<(), SettingError> {
-        for (key, value) in [
-            ("episode_weight", self.episode_weight),
-            ("step_weight", self.step_weight),
-            ("epsilon", self.epsilon),
-        ] {
-            require(key, value, |value| value >= 0.0, "must be 0 or more")?;
-        }
-        require("gamma", self.gamma, |gamma| (0.0..=1.0).contains(&gamma), "must be 0 to 1")
+        check_steps(self.episode_weight, self.step_weight, self.epsilon, self.gamma)
     }
 }
 

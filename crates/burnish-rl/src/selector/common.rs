@@ -27,6 +27,24 @@ pub trait Scored: Send + Sync {
     fn scores(&self, pool: &[&str], rollouts: usize, seed: u64) -> Vec<f64>;
 }
 
+/// The methods of [`Scored`] that read the settings `pool_factor` and `beliefs`, which every such selector has.
+macro_rules! settings {
+    () => {
+        fn pool_factor(&self) -> usize {
+            self.pool_factor
+        }
+
+        fn beliefs(&self) -> &Beliefs {
+            &self.beliefs
+        }
+
+        fn beliefs_mut(&mut self) -> &mut Beliefs {
+            &mut self.beliefs
+        }
+    };
+}
+pub(super) use settings;
+
 impl<S: Scored> Selector for S {
     fn pool(&self, count: usize) -> usize {
         count.saturating_mul(self.pool_factor())

@@ -61,17 +61,7 @@ impl Part for Difficulty {
 }
 
 impl Scored for Difficulty {
-    fn pool_factor(&self) -> usize {
-        self.pool_factor
-    }
-
-    fn beliefs(&self) -> &Beliefs {
-        &self.beliefs
-    }
-
-    fn beliefs_mut(&mut self) -> &mut Beliefs {
-        &mut self.beliefs
-    }
+    common::settings!();
 
     fn scores(&self, pool: &[&str], _rollouts: usize, _seed: u64) -> Vec<f64> {
         pool.iter().map(|task| self.beliefs.of(task).difficulty()).collect()

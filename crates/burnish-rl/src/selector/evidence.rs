@@ -59,17 +59,7 @@ impl Part for Evidence {
 }
 
 impl Scored for Evidence {
-    fn pool_factor(&self) -> usize {
-        self.pool_factor
-    }
-
-    fn beliefs(&self) -> &Beliefs {
-        &self.beliefs
-    }
-
-    fn beliefs_mut(&mut self) -> &mut Beliefs {
-        &mut self.beliefs
-    }
+    common::settings!();
 
     fn scores(&self, pool: &[&str], _rollouts: usize, _seed: u64) -> Vec<f64> {
         pool.iter().map(|task| self.beliefs.of(task).evidence().recip()).collect()

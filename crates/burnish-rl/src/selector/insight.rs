@@ -123,17 +123,7 @@ impl Insight {
 }
 
 impl Scored for Insight {
-    fn pool_factor(&self) -> usize {
-        self.pool_factor
-    }
-
-    fn beliefs(&self) -> &Beliefs {
-        &self.beliefs
-    }
-
-    fn beliefs_mut(&mut self) -> &mut Beliefs {
-        &mut self.beliefs
-    }
+    common::settings!();
 
     fn scores(&self, pool: &[&str], rollouts: usize, _seed: u64) -> Vec<f64> {
         // There are few distinct beliefs: counts are small whole numbers, and most tasks were never played.

@@ -71,17 +71,7 @@ impl Part for Mopps {
 }
 
 impl Scored for Mopps {
-    fn pool_factor(&self) -> usize {
-        self.pool_factor
-    }
-
-    fn beliefs(&self) -> &Beliefs {
-        &self.beliefs
-    }
-
-    fn beliefs_mut(&mut self) -> &mut Beliefs {
-        &mut self.beliefs
-    }
+    common::settings!();
 
     fn scores(&self, pool: &[&str], _rollouts: usize, seed: u64) -> Vec<f64> {
         let score = |task: &&str| {

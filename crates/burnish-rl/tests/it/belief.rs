@@ -133,10 +133,6 @@ fn sequences(own: Belief, rollouts: usize) -> Vec<(usize, f64, Belief)> {
         .collect()
 }
 
-fn variance(of: Belief) -> f64 {
-    of.difficulty() / (of.evidence() + 1.0)
-}
-
 /// Entropy in nats.
 fn entropy(chances: &[f64]) -> f64 {
     chances.iter().filter(|p| **p > 0.0).map(|p| -p * p.ln()).sum()
@@ -144,7 +140,7 @@ fn entropy(chances: &[f64]) -> f64 {
 
 proptest! {
     #[test]
-    fn information_outcomes_and_variance_are_those_of_all_sequences_counted(own in beliefs(), rollouts in 1..8usize) {
+    fn information_and_outcomes_are_those_of_all_sequences_counted(own in beliefs(), rollouts in 1..8usize) {
         let all = sequences(own, rollouts);
         let whole = entropy(&all.iter().map(|(_, chance, _)| *chance).collect::<Vec<_>>());
         let expected = whole - rollouts as f64 * own.expected_entropy();
@@ -152,15 +148,6 @@ proptest! {
         for (k, found) in own.outcomes(rollouts).into_iter().enumerate() {
             let expected: f64 = all.iter().filter(|(hits, ..)| *hits == k).map(|(_, chance, _)| chance).sum();
             prop_assert!((found - expected).abs() < 1e-12, "{found} for {expected}");
-        }
-        // Proposition 5.1 and its form for several rollouts.
-        let left: f64 = all.iter().map(|(_, chance, after)| chance * variance(*after)).sum();
-        let expected = variance(own) - left;
-        prop_assert!((own.variance_reduction(rollouts) - expected).abs() < 1e-13);
-        if rollouts == 1 {
-            let n = own.evidence();
-            let printed = own.mean() * (1.0 - own.mean()) / (n + 1.0).powi(2);
-            prop_assert!((own.variance_reduction(1) - printed).abs() <= 1e-13 * printed);
         }
     }
 

@@ -1,7 +1,7 @@
 //! `fapo`: what a flaw costs, and when.
 
 use crate::common::{is_near, of_whole, rollouts};
-use burnish_rl::advantage::{Advantage, Estimator, Fapo, Grpo, Rollout, Rollouts, Scale, detector_reward};
+use burnish_rl::advantage::{Advantage, Estimator, Fapo, Grpo, Rollout, Rollouts, Scale};
 use burnish_rl::fact::FLAW;
 use proptest::prelude::*;
 use std::ops::Range;
@@ -64,20 +64,4 @@ fn a_flaw_of_a_wrong_answer_and_one_that_nobody_knows_of_cost_nothing() {
     let half = Fapo { lambda: 0.5, ..fapo };
     let all = [answer(1.0, Some(1.0)), answer(0.0, None)];
     assert!(is_near(credit(&half, &all, 2)[0].clone().map_or(f64::NAN, of_whole), 0.75, 1e-12));
-}
-
-#[test]
-fn a_detector_earns_as_the_published_table_says() {
-    for (said, truth, expected) in [
-        (None, None, -1.0),
-        (None, Some(2), -1.0),
-        (Some(None), Some(0), -1.0),
-        (Some(Some(1)), None, -1.0),
-        (Some(None), None, 1.0),
-        (Some(Some(3)), Some(3), 1.0),
-        (Some(Some(1)), Some(3), 0.5),
-        (Some(Some(3)), Some(0), 0.25),
-    ] {
-        assert_eq!(detector_reward(said, truth, 4), expected, "{said:?} of {truth:?}");
-    }
 }

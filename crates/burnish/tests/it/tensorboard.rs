@@ -105,7 +105,7 @@ fn every_metric_of_a_run_is_in_the_table() {
                 let is_known = METRICS.iter().any(|metric| metric.is_called(name));
                 assert!(
                     is_known,
-                    "{name} needs a line in burnish-run/src/metrics/aliases.rs and docs/metrics.md"
+                    "{name} needs a line in burnish-rundir/src/metrics/table.md and docs/metrics.md"
                 );
             }
         }
