@@ -176,7 +176,7 @@ impl Generator for ClarifyTasks {
             all if all == count => (0..all).collect(),
             all => {
                 let seed = Address::new(seed, Purpose::Shuffle).seed();
-                (0u64..).flat_map(|epoch| burnish_data::order(all, seed, epoch)).take(count).collect()
+                burnish_data::passes(all, seed).take(count).collect()
             }
         });
         let mut tasks = Vec::with_capacity(count);

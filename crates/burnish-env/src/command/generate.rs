@@ -72,10 +72,7 @@ impl Commanded {
         };
         Ok(match self.pool.hello().map_err(EnvError::Failed)?.tasks {
             None => (0..count).map(seeds).collect(),
-            Some(tasks) => {
-                let passes = (0u64..).flat_map(|epoch| burnish_data::order(tasks, seed, epoch));
-                passes.take(count).map(Which::Index).collect()
-            }
+            Some(tasks) => burnish_data::passes(tasks, seed).take(count).map(Which::Index).collect(),
         })
     }
 }

@@ -204,8 +204,7 @@ impl Generator for Rows {
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let mut made: BTreeMap<String, usize> = BTreeMap::new();
         let mut tasks = Vec::with_capacity(count);
-        for index in (0u64..).flat_map(|epoch| burnish_data::order(self.rows.len(), seed, epoch)).take(count)
-        {
+        for index in burnish_data::passes(self.rows.len(), seed).take(count) {
             *made.entry(self.rows.file(index)).or_default() += 1;
             tasks.push(self.rows.task(index)?);
         }

@@ -338,8 +338,8 @@ impl RepoReport {
 /// None that a user can cause.
 pub(super) fn tasks(seed: u64, count: usize) -> Result<TaskSet, EnvError> {
     let seed = Address::new(seed, Purpose::Shuffle).seed();
-    let order = (0u64..).flat_map(|epoch| burnish_data::order(REPOS.len(), seed, epoch));
-    let tasks = order.take(count).map(|index| REPOS[index].task()).collect::<Result<_, _>>()?;
+    let order = burnish_data::passes(REPOS.len(), seed).take(count);
+    let tasks = order.map(|index| REPOS[index].task()).collect::<Result<_, _>>()?;
     let report =
         CellReport { cell: "track=repo".to_owned(), made: count, drawn: count, ..CellReport::default() };
     Ok(TaskSet { tasks, cells: vec![report] })

@@ -154,8 +154,7 @@ impl Generator for Tables {
         let mut cells = Vec::new();
         if let Some(real) = &self.real {
             let seed = Address::new(seed, Purpose::Shuffle).seed();
-            let order = (0_u64..).flat_map(|epoch| burnish_data::order(real.items.len(), seed, epoch));
-            for index in order.take(originals) {
+            for index in burnish_data::passes(real.items.len(), seed).take(originals) {
                 let item = &real.items[index];
                 let original = Original { truth: item.truth.clone(), labels: item.labels.clone() };
                 tasks.extend(self.versions(&original, place(index))?);

@@ -189,8 +189,8 @@ impl Generator for TimeQa {
     /// Questions in shuffled order; if `count` exceeds their number, they are repeated.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let seed = Address::new(seed, Purpose::Shuffle).seed();
-        let order = (0u64..).flat_map(|epoch| burnish_data::order(self.questions.len(), seed, epoch));
-        let tasks = order.take(count).map(|index| self.task(index)).collect();
+        let order = burnish_data::passes(self.questions.len(), seed).take(count);
+        let tasks = order.map(|index| self.task(index)).collect();
         let report = CellReport { cell: ID.to_owned(), made: count, drawn: count, ..CellReport::default() };
         Ok(TaskSet { tasks, cells: vec![report] })
     }
