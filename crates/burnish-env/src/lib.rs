@@ -26,6 +26,7 @@ pub(crate) use configured;
 
 mod abilities;
 pub mod accounts;
+mod around;
 pub mod associative;
 mod catalogue;
 pub mod chains;
@@ -38,6 +39,7 @@ mod error;
 mod guest;
 pub mod household;
 pub mod lang;
+mod many_turns;
 pub mod mapf;
 pub mod mapped;
 pub mod mapping;
@@ -63,6 +65,7 @@ pub mod tables;
 pub mod timed_facts;
 pub mod timeqa;
 pub mod tools;
+mod truth;
 pub mod worlds;
 
 use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, TurnOutput, Verdict};

@@ -10,6 +10,7 @@ use super::config::{Config, bounds};
 use super::play::Recall;
 use super::{ID, Truth};
 use crate::digest::digest;
+use crate::many_turns::ManyTurns;
 use crate::settings::to_value;
 use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
@@ -130,7 +131,7 @@ impl Generator for Associative {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Recall::default())
+        Box::new(ManyTurns::<Recall>::new(()))
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {

@@ -28,6 +28,8 @@ use burnish_core::rng::{Address, Purpose, Stream, fold_bytes};
 use burnish_core::{Message, Task, TaskId};
 
 use crate::digest::digest;
+use crate::many_turns::ManyTurns;
+use crate::one_turn::{OneTurn, text_of};
 use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, Goals, TaskSet, Wanted, settings};
 
 pub use belief::Belief;
@@ -214,8 +216,10 @@ impl Generator for ClarifyTasks {
 
     fn environment(&self) -> Box<dyn Environment> {
         match self.config.role {
-            Role::Asker => Box::new(play::Clarify::new(self.config.clone())),
-            Role::Reader => Box::new(reader::Reader::default()),
+            Role::Asker => Box::new(ManyTurns::<play::Episode>::new(self.config.clone())),
+            Role::Reader => Box::new(OneTurn::new(ID, Truth::of, |truth, answer| {
+                Ok(reader::verdict(truth, text_of(answer)))
+            })),
         }
     }
 

@@ -30,6 +30,7 @@ use burnish_core::{Message, Task, TaskId};
 use serde_json::Value;
 
 use crate::digest::digest;
+use crate::many_turns::ManyTurns;
 use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Kind, Skills, TaskSet, settings};
 use play::Truth;
 use world::Action;
@@ -128,7 +129,7 @@ impl Generator for Household {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(play::HouseholdEnvironment::new(self.config.clone()))
+        Box::new(ManyTurns::<play::Episode>::new(self.config.clone()))
     }
 
     /// Shows the house and everything in it, and a shortest plan. An answer is one action, or several on separate

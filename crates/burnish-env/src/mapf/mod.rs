@@ -25,6 +25,7 @@ mod space_time;
 mod tests;
 
 use crate::digest::digest;
+use crate::one_turn::{OneTurn, text_of};
 use crate::redesign::Knob;
 use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Kind, Redesign, TaskSet};
 use burnish_core::{Message, Task, TaskId};
@@ -112,7 +113,10 @@ impl Generator for Mapf {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(play::MapfEnvironment::new(self.config.reward.clone()))
+        let reward = self.config.reward.clone();
+        Box::new(OneTurn::new(ID, Truth::of, move |truth, answer| {
+            Ok(play::judge(truth, &reward, text_of(answer)).0)
+        }))
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {

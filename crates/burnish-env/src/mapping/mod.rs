@@ -26,6 +26,7 @@ use burnish_core::{Message, Task, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::digest;
+use crate::many_turns::ManyTurns;
 use crate::settings::config_error;
 use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
 use explore::{Explored, explore, lines};
@@ -252,7 +253,7 @@ impl Generator for Mapping {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(play::MappingEnvironment::new(self.config.clone()))
+        Box::new(ManyTurns::<Box<dyn play::Session>>::new(self.config.clone()))
     }
 
     fn draw(&self, task: &Task, _answer: Option<&str>) -> String {

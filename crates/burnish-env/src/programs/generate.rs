@@ -9,11 +9,12 @@ use burnish_sandbox::Border;
 use serde_json::Value;
 
 use super::config::{Config, bounds};
-use super::play::{Judge, Playing, truth_of};
+use super::play::{Judge, truth_of};
 use super::steps::{End, Step, shown};
 use super::{ID, Truth};
 use crate::code::COMPONENTS;
 use crate::digest::digest;
+use crate::one_turn::{OneTurn, text_of};
 use crate::settings::{config_error, to_value};
 use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
@@ -167,7 +168,10 @@ impl Generator for Programs {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Playing::new(self.judge.clone()))
+        let judge = self.judge.clone();
+        let verdict =
+            move |truth: &Truth, answer: Option<&Message>| Ok(judge.verdict(truth, text_of(answer)));
+        Box::new(OneTurn::new(ID, truth_of, verdict).slow())
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {

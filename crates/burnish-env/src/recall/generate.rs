@@ -15,6 +15,7 @@ use super::judge::{Later, Truth};
 use super::play::Episode;
 use super::wording::answer;
 use crate::digest::digest;
+use crate::many_turns::ManyTurns;
 use crate::settings::{config_error, to_value};
 use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
@@ -123,7 +124,7 @@ impl Generator for Recall {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Episode::default())
+        Box::new(ManyTurns::<Episode>::new(()))
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {

@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::digest::digest;
+use crate::one_turn::{OneTurn, text_of};
 use crate::settings::{self, config_error, to_value};
 use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Kind, TaskSet};
 use families::{FAMILIES, Family};
@@ -214,7 +215,10 @@ impl Generator for Specs {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(play::Playing::new(self.judge.clone()))
+        let judge = self.judge.clone();
+        let verdict =
+            move |truth: &Truth, answer: Option<&Message>| Ok(judge.verdict(truth, text_of(answer)));
+        Box::new(OneTurn::new(ID, Truth::of, verdict).slow())
     }
 
     fn evaluation_only(&self) -> Option<&'static str> {

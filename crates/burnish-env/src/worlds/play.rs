@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::ID;
 use super::config::{Component, foreign};
 use super::truth::{Places, Truth, call, specs};
+use crate::many_turns::started;
 use crate::{EnvError, Environment, Step};
 
 /// Plays tasks on tool worlds.
@@ -41,8 +42,7 @@ impl WorldsEnvironment {
     }
 
     fn episode(&mut self) -> Result<&mut Episode, EnvError> {
-        let not_started = || EnvError::Failed(format!("{ID}: no episode has been started: reset first"));
-        self.episode.as_mut().ok_or_else(not_started)
+        started(ID, self.episode.as_mut())
     }
 }
 
