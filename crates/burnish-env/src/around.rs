@@ -3,7 +3,7 @@
 use burnish_core::{Message, Task, TaskId};
 use serde::{Deserialize, Serialize};
 
-use crate::truth::read;
+use crate::tasks::read;
 use crate::{EnvError, settings};
 
 /// The truth of a task.
@@ -36,7 +36,8 @@ pub(crate) fn inner(id: &str, task: &Task) -> Result<Task, EnvError> {
     read(id, task).map(|Truth { task }| task)
 }
 
-/// What a generator says that has another one in a field `inner` and makes a task out of each of that one's in a method `task`.
+/// The methods of a generator that it takes from the one in its field `inner`. Its own method `task` wraps the tasks of
+/// that one.
 macro_rules! generates_around {
     ($id:expr) => {
         fn components(&self) -> Option<Vec<String>> {

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// The configuration of clarifying questions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -143,8 +143,8 @@ impl Default for ClarifyConfig {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 11] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("orders.min", 1.0, 6.0, "fewest orders of a customer"),
     ("orders.max", 1.0, 6.0, "most orders of a customer"),
     ("items.min", 1.0, 4.0, "fewest items of an order"),
@@ -158,18 +158,13 @@ const BOUNDS: [(&str, f64, f64, &str); 11] = [
     ("unknown", 0.0, 1.0, "how often the customer does not know"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl ClarifyConfig {
     /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let spans =
             [("orders", self.orders), ("items", self.items), ("unsaid", self.unsaid), ("asked", self.asked)];
         for (key, Span { min, max }) in spans {

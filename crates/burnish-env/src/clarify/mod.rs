@@ -25,11 +25,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream, fold_bytes};
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::{Message, Task};
 
 use crate::digest::digest;
 use crate::many_turns::ManyTurns;
 use crate::one_turn::{OneTurn, text_of};
+use crate::tasks::{seed_of, task};
 use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, Goals, TaskSet, Wanted, settings};
 
 pub use belief::Belief;
@@ -119,16 +120,17 @@ impl ClarifyTasks {
     fn task(&self, truth: &Truth) -> Result<Task, EnvError> {
         let content = settings::to_value(truth)?;
         let possible = truth.belief(self.config.recency).goals().count();
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", digest(content.to_string().as_bytes()))),
-            environment: ID.to_owned(),
-            prompt: truth.prompt(self.config.role, self.config.prompt),
-            truth: content,
-            labels: BTreeMap::from([
-                ("intent".to_owned(), truth.goal.intent.clone()),
-                ("open".to_owned(), if possible > 1 { "yes" } else { "no" }.to_owned()),
-            ]),
-        })
+        let labels = BTreeMap::from([
+            ("intent".to_owned(), truth.goal.intent.clone()),
+            ("open".to_owned(), if possible > 1 { "yes" } else { "no" }.to_owned()),
+        ]);
+        Ok(task(
+            ID,
+            digest(content.to_string().as_bytes()),
+            truth.prompt(self.config.role, self.config.prompt),
+            content,
+            labels,
+        ))
     }
 
     /// What the demonstrating clarifier does: slots that it asks for, then nothing.
@@ -165,7 +167,7 @@ impl ClarifyTasks {
 }
 
 impl Generator for ClarifyTasks {
-    crate::configured!(ID, config::bounds);
+    crate::configured!(ID, config::BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(self.config.rewards.iter().map(|component| component.name().to_owned()).collect())
@@ -183,8 +185,7 @@ impl Generator for ClarifyTasks {
         });
         let mut tasks = Vec::with_capacity(count);
         for index in 0..count {
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            let mut stream = Stream::new(place.seed());
+            let mut stream = Stream::new(seed_of(seed, index));
             let truth = match self.wanted().zip(order.as_ref()) {
                 Some((wanted, order)) => {
                     let (call, customer, goal) = wanted[order[index]].clone();
@@ -202,7 +203,7 @@ impl Generator for ClarifyTasks {
             };
             tasks.push(self.task(&truth)?);
         }
-        let cell = CellReport { cell: ID.to_owned(), made: count, drawn: count, dropped: BTreeMap::new() };
+        let cell = CellReport::all(ID, count);
         Ok(TaskSet { tasks, cells: vec![cell] })
     }
 

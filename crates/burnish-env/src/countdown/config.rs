@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Operator, Tries};
 use crate::redesign::{Harder, Knob, KnobKind};
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// A range of whole numbers, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,8 +118,8 @@ impl std::fmt::Display for Cell {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 11] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("numbers.min", 2.0, 8.0, "fewest numbers given"),
     ("numbers.max", 2.0, 8.0, "most numbers given"),
     ("values.min", 1.0, 1_000.0, "least number that may be given"),
@@ -132,11 +132,6 @@ const BOUNDS: [(&str, f64, f64, &str); 11] = [
     ("reward.wrong", -10.0, 10.0, "reward of an expression that is not a solution"),
     ("reward.correct", -10.0, 10.0, "reward of a solution"),
 ];
-
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
 
 /// The keys that may be redesigned. Numbers and operations act on the tasks that have the least or the most of them.
 pub(super) fn knobs(config: &Config) -> Vec<Knob> {
@@ -175,7 +170,7 @@ impl Config {
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let ranges = [
             ("numbers", self.numbers),
             ("values", self.values),

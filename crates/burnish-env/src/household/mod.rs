@@ -27,11 +27,10 @@ mod text;
 mod world;
 
 use burnish_core::{Message, Task, TaskId};
-use serde_json::Value;
 
 use crate::digest::digest;
 use crate::many_turns::ManyTurns;
-use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Kind, Skills, TaskSet, settings};
+use crate::{Demonstrations, EnvError, Environment, Generator, Kind, Skills, TaskSet, settings};
 use play::Truth;
 use world::Action;
 
@@ -101,13 +100,7 @@ fn name(truth: &Truth) -> Result<TaskId, EnvError> {
 }
 
 impl Generator for Household {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        settings::to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, config::BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         let given = [
@@ -116,10 +109,6 @@ impl Generator for Household {
             ("invalid", self.config.invalid != InvalidReward::Off),
         ];
         Some(given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name.to_owned()).collect())
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        config::bounds()
     }
 
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {

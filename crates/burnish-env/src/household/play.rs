@@ -11,6 +11,7 @@ use super::text::{NOTHING, look, observation};
 use super::world::{Action, House, World};
 use crate::EnvError;
 use crate::many_turns::{Turns, said};
+use crate::tasks::{foreign, read};
 
 /// The part of a task that the policy is not told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,12 +28,10 @@ impl Truth {
     /// # Errors
     /// If the task is not one of this environment.
     pub(crate) fn of(task: &Task) -> Result<Truth, EnvError> {
-        let foreign =
-            |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
-        let truth = Truth::deserialize(&task.truth).map_err(|error| foreign(error.to_string()))?;
+        let truth: Truth = read(ID, task)?;
         match truth.fits(&truth.start) {
             true => Ok(truth),
-            false => Err(foreign("its house, start and goal do not fit together".to_owned())),
+            false => Err(foreign(ID, task, "its house, start and goal do not fit together")),
         }
     }
 

@@ -77,7 +77,7 @@ impl MappedTasks {
 }
 
 impl Generator for MappedTasks {
-    crate::configured!(ID, config::bounds);
+    crate::configured!(ID, config::BOUNDS);
     generates_around!(ID);
 
     fn ready(&self) -> Result<(), EnvError> {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use burnish_core::{Task, Verdict};
 use burnish_sandbox::{Border, Limits, Part, Trial};
 use burnish_verify::code::python;
-use serde::Deserialize;
 
 use super::{ID, Truth};
 use crate::EnvError;
 use crate::code::Finding;
+use crate::tasks::read;
 
 /// Runs programs. All environments of a generator share its sandboxes.
 #[derive(Debug, Clone)]
@@ -19,8 +19,7 @@ pub(super) struct Judge {
 }
 
 pub(super) fn truth_of(task: &Task) -> Result<Truth, EnvError> {
-    Truth::deserialize(&task.truth)
-        .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
+    read(ID, task)
 }
 
 impl Judge {

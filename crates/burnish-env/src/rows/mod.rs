@@ -60,15 +60,13 @@ mod queue;
 mod verifier;
 
 use burnish_core::{Message, Role, Task, ToolSpec, Validity, Verdict};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::servers::{Hands, Servers};
 use crate::{
-    Bound, CellReport, Demonstrations, EnvError, Environment, FileRows, Generator, Hints, Kind, TaskSet,
-    settings,
+    CellReport, Demonstrations, EnvError, Environment, FileRows, Generator, Hints, Kind, TaskSet, settings,
 };
 use play::{Judged, State};
 use verifier::{Judge, judge_of};
@@ -89,12 +87,8 @@ pub const KIND: Kind = Kind {
     summary: "Tasks from jsonl, csv or parquet files, judged by a built-in verifier or your own command.",
     axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build,
+    build: |config| Ok(Box::new(Rows::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(Rows::new(settings::read(config)?)?))
-}
 
 /// Provides the rows of files as tasks.
 #[derive(Debug)]
@@ -163,13 +157,7 @@ impl Rows {
 }
 
 impl Generator for Rows {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        settings::to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, config::BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         let names = |component: Component| component.name().to_owned();
@@ -179,10 +167,6 @@ impl Generator for Rows {
             VerifierConfig::Elsewhere(_) => Some(Vec::new()),
             VerifierConfig::Command(_) | VerifierConfig::Column(_) => None,
         }
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        config::bounds()
     }
 
     fn ready(&self) -> Result<(), EnvError> {
@@ -208,7 +192,7 @@ impl Generator for Rows {
             *made.entry(self.rows.file(index)).or_default() += 1;
             tasks.push(self.rows.task(index)?);
         }
-        let cell = |(cell, made)| CellReport { cell, made, drawn: made, ..CellReport::default() };
+        let cell = |(cell, made)| CellReport::all(cell, made);
         Ok(TaskSet { tasks, cells: made.into_iter().map(cell).collect() })
     }
 

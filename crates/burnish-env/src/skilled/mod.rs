@@ -143,7 +143,7 @@ impl SkillLibrary for SkilledTasks {
 }
 
 impl Generator for SkilledTasks {
-    crate::configured!(ID, config::bounds);
+    crate::configured!(ID, config::BOUNDS);
     generates_around!(ID);
 
     fn ready(&self) -> Result<(), EnvError> {

@@ -9,9 +9,8 @@ use burnish_worlds::query::Refinement;
 use burnish_worlds::{World, builtin, builtin_names};
 use serde::{Deserialize, Serialize};
 
-use super::ID;
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// The configuration of tool worlds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,8 +100,8 @@ impl Default for WorldsConfig {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 6] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("calls.min", 1.0, 12.0, "least calls of a task"),
     ("calls.max", 1.0, 12.0, "most calls of a task"),
     ("turn", 1.0, 12.0, "most calls that the user asks for at once"),
@@ -111,11 +110,6 @@ const BOUNDS: [(&str, f64, f64, &str); 6] = [
     ("tau", 0.0, 1.0, "weight of the calls against the state"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl WorldsConfig {
     /// Checks what the types do not express, and reads the worlds.
     ///
@@ -123,7 +117,7 @@ impl WorldsConfig {
     /// Names the first key that is out of its bounds or contradicts another, and the first world that can't be read or
     /// is not accepted.
     pub(super) fn read(&self) -> Result<Arc<Vec<World>>, EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let Calls { min, max } = self.calls;
         if min > max {
             return Err(config_error("calls.min", &format!("{min} is above calls.max, which is {max}")));
@@ -193,8 +187,3 @@ fn read(path: &str) -> Result<World, String> {
 /// What a policy is told that was not trained on this environment.
 pub(super) const RULES: &str = "You help a user by calling tools. Look up identifiers with the tools; never make one up. Do what is \
     asked, and nothing else. When it is done, answer with a sentence and no call.";
-
-/// The name of the environment in messages of errors.
-pub(super) fn foreign(id: &burnish_core::TaskId, problem: &str) -> EnvError {
-    EnvError::Foreign(format!("task {id} is not one of {ID}: {problem}"))
-}

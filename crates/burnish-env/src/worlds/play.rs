@@ -9,9 +9,10 @@ use burnish_worlds::{State, World};
 use serde_json::{Map, Value};
 
 use super::ID;
-use super::config::{Component, foreign};
+use super::config::Component;
 use super::truth::{Places, Truth, call, specs};
 use crate::many_turns::started;
+use crate::tasks::foreign;
 use crate::{EnvError, Environment, Step};
 
 /// Plays tasks on tool worlds.
@@ -49,7 +50,7 @@ impl WorldsEnvironment {
 impl Environment for WorldsEnvironment {
     fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
         let truth = Truth::of(task)?;
-        let places = truth.places(&self.worlds).map_err(|problem| foreign(&task.id, &problem))?;
+        let places = truth.places(&self.worlds).map_err(|problem| foreign(ID, task, problem))?;
         self.episode = Some(Episode {
             states: places.start.clone(),
             places,
