@@ -1,13 +1,40 @@
 //! Configurations as people write them: read by [`burnish_core::settings`], and checked against an environment's
 //! bounds.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use burnish_core::settings;
 
 use crate::{BoundRow, EnvError};
+
+/// The style in which a task is presented to the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptStyle {
+    /// As short as possible: for policies trained on this environment.
+    Short,
+    /// With the rules and the required form of the answer: for any language model.
+    Full,
+}
+
+/// A range, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range<T> {
+    /// Least.
+    pub min: T,
+    /// Greatest.
+    pub max: T,
+}
+
+impl<T: PartialOrd> Range<T> {
+    /// Is `value` in the range?
+    pub fn contains(self, value: T) -> bool {
+        (self.min..=self.max).contains(&value)
+    }
+}
 
 /// The defaults of `C`, overlaid with the keys of `given`; see [`settings::read`].
 ///

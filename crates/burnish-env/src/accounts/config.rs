@@ -6,6 +6,8 @@ use super::instruction::Kind;
 use crate::settings::{check_bounds, config_error};
 use crate::{BoundRow, EnvError};
 
+pub use crate::settings::PromptStyle;
+
 /// The configuration of tasks on accounts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,14 +29,7 @@ pub struct AccountsConfig {
 }
 
 /// A range for the number of instructions, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Steps {
-    /// Least.
-    pub min: usize,
-    /// Greatest.
-    pub max: usize,
-}
+pub type Steps = crate::settings::Range<usize>;
 
 /// Shares of the kinds of instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -60,16 +55,6 @@ pub struct Amounts {
     pub unit: u64,
     /// Largest opening balance of an account, and largest amount that an instruction states.
     pub max: u64,
-}
-
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Only the instructions, in symbols (`Ann>Bob:half`): for a policy trained on this environment.
-    Short,
-    /// In sentences, with a system message that explains the task.
-    Full,
 }
 
 impl Default for AccountsConfig {

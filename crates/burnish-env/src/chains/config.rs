@@ -10,21 +10,7 @@ use crate::settings::{check_bounds, config_error};
 use crate::{BoundRow, EnvError};
 
 /// A range of whole numbers, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Range {
-    /// Least.
-    pub min: u64,
-    /// Greatest.
-    pub max: u64,
-}
-
-impl Range {
-    /// Is `value` in the range?
-    pub fn contains(self, value: u64) -> bool {
-        (self.min..=self.max).contains(&value)
-    }
-}
+pub type Range = crate::settings::Range<u64>;
 
 /// Shares of the kinds of tasks, relative to their sum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::settings::{check_bounds, config_error};
 use crate::{BoundRow, EnvError};
 
+pub use crate::settings::PromptStyle;
+
 /// The configuration of clarifying questions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,14 +51,7 @@ pub struct Shop {
 }
 
 /// A range of counts, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Span {
-    /// Least.
-    pub min: usize,
-    /// Most.
-    pub max: usize,
-}
+pub type Span = crate::settings::Range<usize>;
 
 /// A component of the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,16 +107,6 @@ impl Role {
     fn is_asker(&self) -> bool {
         *self == Role::Asker
     }
-}
-
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Records and the customer's words alone: for policies trained on this environment.
-    Short,
-    /// After a system message that says what to do.
-    Full,
 }
 
 impl Default for ClarifyConfig {

@@ -7,22 +7,10 @@ use crate::redesign::{Harder, Knob, KnobKind};
 use crate::settings::{check_bounds, config_error};
 use crate::{BoundRow, EnvError};
 
-/// A range of whole numbers, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Range {
-    /// Least.
-    pub min: u32,
-    /// Greatest.
-    pub max: u32,
-}
+pub use crate::settings::PromptStyle;
 
-impl Range {
-    /// Is `value` in the range?
-    pub fn contains(&self, value: i128) -> bool {
-        (i128::from(self.min)..=i128::from(self.max)).contains(&value)
-    }
-}
+/// A range of whole numbers, both ends included.
+pub type Range = crate::settings::Range<u32>;
 
 /// The rewards of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -34,16 +22,6 @@ pub struct Reward {
     pub wrong: f64,
     /// For an expression that reaches the target by the rules.
     pub correct: f64,
-}
-
-/// The style of the prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Only numbers and target: the policy must already know the game.
-    Short,
-    /// With the rules and the required form of the answer.
-    Full,
 }
 
 /// What the thoughts of demonstrations are.

@@ -6,6 +6,8 @@ use super::goal::TaskType;
 use crate::settings::{check_bounds, config_error};
 use crate::{BoundRow, EnvError};
 
+pub use crate::settings::PromptStyle;
+
 /// The configuration of household tasks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,16 +77,6 @@ pub enum InvalidReward {
     Count,
     /// Their share of all actions.
     Share,
-}
-
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Only the house and the goal: for a policy trained on this environment.
-    Short,
-    /// With the rules and the actions.
-    Full,
 }
 
 /// Who demonstrates.

@@ -6,6 +6,8 @@ use super::site::Section;
 use crate::settings::{check_bounds, config_error};
 use crate::{BoundRow, EnvError};
 
+pub use crate::settings::PromptStyle;
+
 /// The configuration of games that are mapped before they are played.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,16 +114,6 @@ pub struct Curiosity {
     pub facts: f64,
     /// Of a state by how rarely it was visited.
     pub states: f64,
-}
-
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Goal, map and what is seen: for policies trained on this environment.
-    Short,
-    /// With the rules that all games of a kind share.
-    Full,
 }
 
 impl Default for MappingConfig {

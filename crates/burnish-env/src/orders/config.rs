@@ -7,6 +7,8 @@ use super::talk::PHRASINGS;
 use crate::settings::{check_bounds, config_error};
 use crate::{BoundRow, EnvError};
 
+pub use crate::settings::PromptStyle;
+
 /// The configuration of orders.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,16 +57,6 @@ pub enum User {
     Policy,
     /// The environment itself, by a rule.
     Script,
-}
-
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// As short as possible: for policies trained on this environment.
-    Short,
-    /// With the rules and the menu.
-    Full,
 }
 
 impl Default for OrdersConfig {

@@ -7,14 +7,7 @@ use crate::settings::{check_bounds, config_error};
 use crate::{BoundRow, EnvError};
 
 /// A range of whole numbers, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Range {
-    /// Least.
-    pub min: u32,
-    /// Greatest.
-    pub max: u32,
-}
+pub type Range = crate::settings::Range<u32>;
 
 /// The configuration of programming tasks. Tasks are spread evenly over the numbers of steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,14 +9,7 @@ use crate::settings::{check_bounds, config_error};
 use crate::{BoundRow, EnvError};
 
 /// A range of sizes, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Range {
-    /// Least.
-    pub min: usize,
-    /// Greatest.
-    pub max: usize,
-}
+pub type Range = crate::settings::Range<usize>;
 
 /// What is asked of a generated table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -7,6 +7,8 @@ use super::draw::{ENTITIES, PEOPLE, ROLES};
 use crate::settings::{check_bounds, config_error};
 use crate::{BoundRow, EnvError};
 
+pub use crate::settings::PromptStyle;
+
 /// The years that facts may cover, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,16 +36,6 @@ impl Default for Reward {
     fn default() -> Self {
         Reward { format: 0.5, abstention: 1.0, measure: Measure::RougeAndExact }
     }
-}
-
-/// The style of the prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Only facts and question: the policy must already know the task.
-    Short,
-    /// With the task and the required form of the answer, for any language model.
-    Full,
 }
 
 /// The configuration of timed facts.

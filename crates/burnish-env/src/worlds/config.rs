@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::settings::{check_bounds, config_error};
 use crate::{BoundRow, EnvError};
 
+pub use crate::settings::PromptStyle;
+
 /// The configuration of tool worlds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,14 +43,7 @@ pub struct WorldsConfig {
 }
 
 /// Least and most calls of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Calls {
-    /// Least.
-    pub min: usize,
-    /// Most.
-    pub max: usize,
-}
+pub type Calls = crate::settings::Range<usize>;
 
 /// A component of the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,16 +65,6 @@ impl Component {
             Component::State => "state",
         }
     }
-}
-
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// What the user says, and nothing else: for policies trained on this environment.
-    Short,
-    /// After a system message that says what to do.
-    Full,
 }
 
 impl Default for WorldsConfig {
