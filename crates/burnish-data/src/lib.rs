@@ -3,7 +3,7 @@
 //! A [`Table`] gives random access to the rows of a jsonl, csv, tsv or parquet file and holds 8 bytes per row; a
 //! [`Stream`] reads them one after the other. [`Columns`] says what each column means: the names of TRL, verl,
 //! OpenRLHF, slime and verifiers are known, others can be given. A [`Dataset`] presents several files as [`Row`]s;
-//! [`order`] shuffles them; [`overlap`] compares training rows with evaluation rows.
+//! [`order`] and [`passes`] shuffle them; [`overlap`] compares training rows with evaluation rows.
 
 mod columns;
 mod dataset;
@@ -27,7 +27,7 @@ pub use error::{DataError, Place};
 pub use messages::tools;
 pub use paths::Paths;
 pub use row::Row;
-pub use shuffle::order;
+pub use shuffle::{order, passes};
 pub use stream::{Record, Stream, read_whole};
 pub use table::Table;
 pub use template::Template;

@@ -11,6 +11,11 @@ pub fn order(len: usize, seed: u64, epoch: u64) -> Vec<usize> {
     order
 }
 
+/// `len` rows in passes without end, each pass in its own [`order`]: no row comes twice before all have come.
+pub fn passes(len: usize, seed: u64) -> impl Iterator<Item = usize> {
+    (0..).flat_map(move |epoch| order(len, seed, epoch))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@
 //!
 //! [`CATALOGUE`] lists the built-in environments; [`rollout`] plays episodes.
 
-/// What every [`Generator`] with a field `config` says of itself: its id, its configuration, and the bounds of its keys.
+/// The methods of every [`Generator`] with a field `config`: its id, its configuration, and the bounds of its keys.
 macro_rules! configured {
     ($id:expr, $bounds:path) => {
         fn id(&self) -> &'static str {
@@ -18,7 +18,7 @@ macro_rules! configured {
         }
 
         fn bounds(&self) -> Vec<$crate::Bound> {
-            $bounds()
+            $crate::Bound::of($bounds)
         }
     };
 }
@@ -26,6 +26,7 @@ pub(crate) use configured;
 
 mod abilities;
 pub mod accounts;
+mod around;
 pub mod associative;
 mod catalogue;
 pub mod chains;
@@ -38,6 +39,7 @@ mod error;
 mod guest;
 pub mod household;
 pub mod lang;
+mod many_turns;
 pub mod mapf;
 pub mod mapped;
 pub mod mapping;
@@ -60,6 +62,7 @@ mod shares;
 pub mod skilled;
 pub mod specs;
 pub mod tables;
+mod tasks;
 pub mod timed_facts;
 pub mod timeqa;
 pub mod tools;
@@ -93,10 +96,12 @@ pub struct Bound {
     pub help: String,
 }
 
+/// A [`Bound`] as it is written down: key, lower bound, upper bound, help.
+pub(crate) type BoundRow = (&'static str, f64, f64, &'static str);
+
 impl Bound {
-    /// Bounds from rows of key, lower bound, upper bound, help.
-    pub(crate) fn of(rows: &[(&str, f64, f64, &str)]) -> Vec<Bound> {
-        let bound = |&(key, min, max, help): &(&str, f64, f64, &str)| Bound {
+    pub(crate) fn of(rows: &[BoundRow]) -> Vec<Bound> {
+        let bound = |&(key, min, max, help): &BoundRow| Bound {
             key: key.to_owned(),
             min,
             max,
@@ -126,6 +131,18 @@ pub struct CellReport {
     pub drawn: usize,
     /// Number of candidates dropped, by reason (unsolvable, node budget ...).
     pub dropped: BTreeMap<String, usize>,
+}
+
+impl CellReport {
+    /// Of a cell of which nothing is made yet.
+    pub(crate) fn new(cell: impl Into<String>) -> Self {
+        CellReport { cell: cell.into(), ..CellReport::default() }
+    }
+
+    /// Of a cell every candidate of which was made.
+    pub(crate) fn all(cell: impl Into<String>, made: usize) -> Self {
+        CellReport { made, drawn: made, ..CellReport::new(cell) }
+    }
 }
 
 /// Makes tasks from a configuration.

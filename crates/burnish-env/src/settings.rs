@@ -1,13 +1,40 @@
 //! Configurations as people write them: read by [`burnish_core::settings`], and checked against an environment's
 //! bounds.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use burnish_core::settings;
 
-use crate::{Bound, EnvError};
+use crate::{BoundRow, EnvError};
+
+/// The style in which a task is presented to the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptStyle {
+    /// As short as possible: for policies trained on this environment.
+    Short,
+    /// With the rules and the required form of the answer: for any language model.
+    Full,
+}
+
+/// A range, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range<T> {
+    /// Least.
+    pub min: T,
+    /// Greatest.
+    pub max: T,
+}
+
+impl<T: PartialOrd> Range<T> {
+    /// Is `value` in the range?
+    pub fn contains(self, value: T) -> bool {
+        (self.min..=self.max).contains(&value)
+    }
+}
 
 /// The defaults of `C`, overlaid with the keys of `given`; see [`settings::read`].
 ///
@@ -29,9 +56,10 @@ pub(crate) fn to_value<C: Serialize>(config: &C) -> Result<Value, EnvError> {
 ///
 /// # Errors
 /// Names the first key out of bounds, what is allowed, and the nearest allowed value.
-pub(crate) fn check_bounds(config: &Value, bounds: &[Bound]) -> Result<(), EnvError> {
-    for Bound { key, min, max, .. } in bounds {
-        let value = key.split('.').try_fold(config, |table, part| table.get(part)).and_then(Value::as_f64);
+pub(crate) fn check_bounds<C: Serialize>(config: &C, bounds: &[BoundRow]) -> Result<(), EnvError> {
+    let config = to_value(config)?;
+    for (key, min, max, _) in bounds {
+        let value = key.split('.').try_fold(&config, |table, part| table.get(part)).and_then(Value::as_f64);
         if let Some(value) = value
             && !(*min..=*max).contains(&value)
         {
@@ -55,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_number_out_of_its_bounds_is_named_with_the_nearest_that_is_allowed() {
-        let bounds = [Bound { key: "size.max".into(), min: 1.0, max: 5.0, help: String::new() }];
+        let bounds = [("size.max", 1.0, 5.0, "")];
         assert!(check_bounds(&json!({"size": {"max": 5}}), &bounds).is_ok());
         let error = check_bounds(&json!({"size": {"max": 9}}), &bounds).unwrap_err().to_string();
         assert_eq!(error, "size.max: 9 is out of range: 1 to 5 are allowed; nearest: 5");

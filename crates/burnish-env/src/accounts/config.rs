@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::instruction::Kind;
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
+
+pub use crate::settings::PromptStyle;
 
 /// The configuration of tasks on accounts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,14 +29,7 @@ pub struct AccountsConfig {
 }
 
 /// A range for the number of instructions, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Steps {
-    /// Least.
-    pub min: usize,
-    /// Greatest.
-    pub max: usize,
-}
+pub type Steps = crate::settings::Range<usize>;
 
 /// Shares of the kinds of instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -60,16 +55,6 @@ pub struct Amounts {
     pub unit: u64,
     /// Largest opening balance of an account, and largest amount that an instruction states.
     pub max: u64,
-}
-
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Only the instructions, in symbols (`Ann>Bob:half`): for a policy trained on this environment.
-    Short,
-    /// In sentences, with a system message that explains the task.
-    Full,
 }
 
 impl Default for AccountsConfig {
@@ -100,8 +85,8 @@ pub(super) const NAMES: [&str; 12] =
 /// Fewest units in `amounts.max`, so that instructions of every kind can be made.
 const UNITS_MIN: u64 = 4;
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 12] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("accounts", 2.0, NAMES.len() as f64, "accounts"),
     ("steps.min", 1.0, 8.0, "fewest instructions of a task"),
     ("steps.max", 1.0, 8.0, "most instructions of a task"),
@@ -116,18 +101,13 @@ const BOUNDS: [(&str, f64, f64, &str); 12] = [
     ("demonstration_errors", 0.0, 1.0, "share of the demonstrations that guess and end wrong"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl AccountsConfig {
     /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let Steps { min, max } = self.steps;
         if min > max {
             let problem = format!("{min} is above steps.max, which is {max}; nearest: {max}");

@@ -12,6 +12,7 @@ use super::config::{AccountsConfig, Amounts, PromptStyle};
 use super::instruction::{Instruction, carry_out};
 use super::ledger::{BALANCE, Ledger, TRANSFER};
 use crate::EnvError;
+use crate::tasks::{foreign, read};
 
 /// The answer when everything is done.
 pub(super) const DONE: &str = "done";
@@ -35,17 +36,15 @@ impl Truth {
     /// # Errors
     /// If the task is not one of this environment.
     pub(super) fn of(task: &Task) -> Result<(Truth, Ledger), EnvError> {
-        let foreign =
-            |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
-        let truth = Truth::deserialize(&task.truth).map_err(|error| foreign(error.to_string()))?;
+        let truth: Truth = read(ID, task)?;
         let accounts = &truth.accounts.accounts;
         let names: BTreeSet<&str> = accounts.iter().map(|account| account.name.as_str()).collect();
         let mut named = truth.instructions.iter().flat_map(Instruction::named);
         if names.len() < accounts.len() || named.any(|at| at >= accounts.len()) {
-            return Err(foreign("its accounts and instructions do not fit together".to_owned()));
+            return Err(foreign(ID, task, "its accounts and instructions do not fit together"));
         }
         let right = carry_out(&truth.accounts, &truth.instructions)
-            .ok_or_else(|| foreign("its instructions can't be carried out".to_owned()))?;
+            .ok_or_else(|| foreign(ID, task, "its instructions can't be carried out"))?;
         Ok((truth, right))
     }
 

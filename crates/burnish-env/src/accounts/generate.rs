@@ -28,7 +28,7 @@ pub(super) fn instances(
     let mut made = Vec::with_capacity(count);
     let mut reports = Vec::new();
     for (length, quota) in lengths.into_iter().zip(quotas) {
-        let mut report = CellReport { cell: format!("steps={length}"), ..CellReport::default() };
+        let mut report = CellReport::new(format!("steps={length}"));
         for slot in 0..quota {
             let kinds: Vec<Kind> = kinds.by_ref().take(length).collect();
             let place = Address { task: slot as u64, ..address(Draw::Candidates(length), seed) };

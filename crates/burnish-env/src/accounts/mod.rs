@@ -19,9 +19,10 @@ mod tests;
 
 use std::time::Duration;
 
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::{Message, Task};
 
 use crate::digest::digest;
+use crate::tasks::task;
 use crate::{Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
 use episode::Truth;
 
@@ -64,18 +65,12 @@ impl Accounts {
         if self.config.prompt == PromptStyle::Full {
             prompt.insert(0, Message::system(RULES));
         }
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", digest(content.to_string().as_bytes()))),
-            environment: ID.to_owned(),
-            prompt,
-            truth: content,
-            labels: generate::labels(truth),
-        })
+        Ok(task(ID, digest(content.to_string().as_bytes()), prompt, content, generate::labels(truth)))
     }
 }
 
 impl Generator for Accounts {
-    crate::configured!(ID, config::bounds);
+    crate::configured!(ID, config::BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(vec!["success".to_owned()])

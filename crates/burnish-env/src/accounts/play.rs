@@ -8,6 +8,7 @@ use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Verdict};
 use super::ID;
 use super::episode::Truth;
 use super::ledger::{Ledger, REFUSED, repeating, tools};
+use crate::many_turns::{over, started};
 use crate::{EnvError, Environment, Step};
 
 /// The state of an episode, with its start and its right end.
@@ -33,8 +34,7 @@ impl AccountsEnvironment {
     }
 
     fn episode(&mut self) -> Result<&mut Episode, EnvError> {
-        let not_started = || EnvError::Failed(format!("{ID}: no episode has been started: reset first"));
-        self.episode.as_mut().ok_or_else(not_started)
+        started(ID, self.episode.as_mut())
     }
 }
 
@@ -72,7 +72,7 @@ impl Environment for AccountsEnvironment {
     fn step(&mut self, _action: &Message) -> Result<Step, EnvError> {
         let episode = self.episode()?;
         if episode.is_over {
-            return Err(EnvError::Failed(format!("{ID}: the episode is over")));
+            return Err(over(ID));
         }
         episode.is_over = true;
         Ok(Step::Done)

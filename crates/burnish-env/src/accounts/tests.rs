@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use burnish_core::{Ending, Episode, FunctionCall, Policy, Role, Sampling, ToolCall, Turn};
+use burnish_core::{Ending, Episode, FunctionCall, Policy, Role, Sampling, TaskId, ToolCall, Turn};
 use burnish_episode::{Cast, Outside, Simulated};
 use proptest::prelude::*;
 use serde_json::{Value, json};

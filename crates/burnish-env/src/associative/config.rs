@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// The configuration of tasks of associative recall.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,8 +42,8 @@ impl Default for Config {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 8] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("pairs", 1.0, 512.0, "keys that are bound"),
     ("queries", 1.0, 512.0, "keys that are asked for"),
     ("rewrites", 0.0, 512.0, "bindings of keys that are bound already"),
@@ -53,11 +53,6 @@ const BOUNDS: [(&str, f64, f64, &str); 8] = [
     ("digits", 2.0, 10.0, "different digits"),
     ("parts_kept", 0.0, 3.0, "digits of a value that a rewrite keeps"),
 ];
-
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
 
 impl Config {
     /// Different keys.
@@ -71,7 +66,7 @@ impl Config {
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let at_most = |key: &str, value: usize, most: usize, of: &str| match value > most {
             true => {
                 Err(config_error(key, &format!("{value} is above {of}, which is {most}; nearest: {most}")))

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_core::{Message, Task, TaskId};
-use serde_json::Value;
+use burnish_core::rng::Stream;
+use burnish_core::{Message, Task};
 
-use super::config::{Config, bounds};
+use super::config::{BOUNDS, Config};
 use super::play::Recall;
 use super::{ID, Truth};
 use crate::digest::digest;
+use crate::many_turns::ManyTurns;
 use crate::settings::to_value;
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::tasks::{seed_of, task};
+use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
 /// A digit that a rewrite keeps, as it is written.
 const KEPT: char = '-';
@@ -88,49 +89,30 @@ impl Associative {
         };
         let prompt = format!("{};{}", written.join(","), truth.keys[0]);
         let content = format!("{prompt} {}", truth.keys.join(" "));
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", digest(content.as_bytes()))),
-            environment: ID.to_owned(),
-            prompt: vec![Message::user(prompt)],
-            truth: to_value(&truth)?,
-            labels: BTreeMap::from([
-                ("pairs".to_owned(), pairs.to_string()),
-                ("rewrites".to_owned(), rewrites.to_string()),
-            ]),
-        })
+        let labels = BTreeMap::from([
+            ("pairs".to_owned(), pairs.to_string()),
+            ("rewrites".to_owned(), rewrites.to_string()),
+        ]);
+        Ok(task(ID, digest(content.as_bytes()), vec![Message::user(prompt)], to_value(&truth)?, labels))
     }
 }
 
 impl Generator for Associative {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(vec!["recall".to_owned()])
     }
 
-    fn bounds(&self) -> Vec<Bound> {
-        bounds()
-    }
-
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let place = |task: usize| Address { task: task as u64, ..Address::new(seed, Purpose::Task) };
-        let tasks = (0..count).map(|task| self.task(place(task).seed())).collect::<Result<_, _>>()?;
+        let tasks = (0..count).map(|index| self.task(seed_of(seed, index))).collect::<Result<_, _>>()?;
         let Config { pairs, rewrites, .. } = self.config;
         let cell = format!("pairs={pairs} rewrites={rewrites}");
-        Ok(TaskSet {
-            tasks,
-            cells: vec![CellReport { cell, made: count, drawn: count, ..CellReport::default() }],
-        })
+        Ok(TaskSet { tasks, cells: vec![CellReport::all(cell, count)] })
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Recall::default())
+        Box::new(ManyTurns::<Recall>::new(()))
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {

@@ -12,9 +12,9 @@ mod play;
 
 use burnish_core::Task;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::{EnvError, Generator, Kind, settings};
+use crate::tasks::{foreign, read};
+use crate::{EnvError, Kind, settings};
 
 pub use config::Config;
 pub use generate::Associative;
@@ -29,12 +29,8 @@ pub const KIND: Kind = Kind {
     summary: "Recall what keys were bound to last, one per turn.",
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     axes: None,
-    build,
+    build: |config| Ok(Box::new(Associative::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(Associative::new(settings::read(config)?)?))
-}
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,12 +46,10 @@ struct Truth {
 
 impl Truth {
     fn of(task: &Task) -> Result<Self, EnvError> {
-        let foreign =
-            |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
-        let truth = Truth::deserialize(&task.truth).map_err(|error| foreign(error.to_string()))?;
+        let truth: Truth = read(ID, task)?;
         let asked = truth.keys.len();
         if asked == 0 || truth.values.len() != asked || truth.rewritten.len() != asked {
-            return Err(foreign("it has not one value for each key".to_owned()));
+            return Err(foreign(ID, task, "it has not one value for each key"));
         }
         Ok(truth)
     }

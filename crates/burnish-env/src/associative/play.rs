@@ -2,35 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use burnish_core::{Message, Task, Validity, Verdict};
+use burnish_core::{Task, Validity, Verdict};
 
 use super::{ID, Truth};
-use crate::{EnvError, Environment, Step};
+use crate::EnvError;
+use crate::many_turns::Turns;
 
 /// An episode: the truth of its task, and the answers so far.
-#[derive(Debug, Default)]
 pub(super) struct Recall {
-    truth: Option<Truth>,
+    truth: Truth,
     answers: Vec<String>,
 }
 
-impl Environment for Recall {
-    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        *self = Recall { truth: Some(Truth::of(task)?), answers: Vec::new() };
-        Ok(task.prompt.clone())
+impl Turns for Recall {
+    const ID: &str = ID;
+    type Config = ();
+
+    fn begin((): &(), task: &Task) -> Result<Self, EnvError> {
+        Ok(Recall { truth: Truth::of(task)?, answers: Vec::new() })
     }
 
     /// Says nothing about whether an answer is right, so later answers depend on the bindings alone.
-    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        self.answers.push(action.content.trim().to_owned());
-        let next = self.truth.as_ref().and_then(|truth| truth.keys.get(self.answers.len()));
-        Ok(next.map_or(Step::Done, |key| Step::Continue(vec![Message::user(key)])))
+    fn act(&mut self, (): &(), answer: &str) -> Option<String> {
+        self.answers.push(answer.trim().to_owned());
+        self.truth.keys.get(self.answers.len()).cloned()
     }
 
-    fn verify(&mut self) -> Result<Verdict, EnvError> {
-        let Some(truth) = &self.truth else {
-            return Err(EnvError::Failed(format!("{ID}: verify before reset")));
-        };
+    fn verdict(&self, (): &()) -> Verdict {
+        let truth = &self.truth;
         let is_right = |at: usize| self.answers.get(at) == truth.values.get(at);
         let asked = truth.values.len();
         let right = (0..asked).filter(|&at| is_right(at)).count();
@@ -40,7 +39,7 @@ impl Environment for Recall {
             (!these.is_empty()).then(|| these.into_iter().all(is_right))
         };
         let flags = [("kept_right", all_of(false)), ("rewritten_right", all_of(true))];
-        Ok(Verdict {
+        Verdict {
             validity: Validity::Scored,
             rewards: BTreeMap::from([("recall".to_owned(), right as f64 / asked as f64)]),
             success: right == asked,
@@ -50,6 +49,6 @@ impl Environment for Recall {
             feedback: first_wrong.map(|at| format!("{} was bound to {}", truth.keys[at], truth.values[at])),
             turns: BTreeMap::new(),
             error_turn: first_wrong,
-        })
+        }
     }
 }

@@ -6,25 +6,11 @@ use super::facts::FactsConfig;
 use super::language::LANGUAGES_MAX;
 use super::problem::{Operator, TaskKind};
 use crate::lang::Resource;
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// A range of whole numbers, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Range {
-    /// Least.
-    pub min: u64,
-    /// Greatest.
-    pub max: u64,
-}
-
-impl Range {
-    /// Is `value` in the range?
-    pub fn contains(self, value: u64) -> bool {
-        (self.min..=self.max).contains(&value)
-    }
-}
+pub type Range = crate::settings::Range<u64>;
 
 /// Shares of the kinds of tasks, relative to their sum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -176,8 +162,8 @@ impl Default for Config {
 /// Most attempts that a prompt shows.
 const DRAFTS_MAX: usize = 16;
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 18] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("steps.min", 1.0, 8.0, "fewest steps of a chain"),
     ("steps.max", 1.0, 8.0, "most steps of a chain"),
     ("values.min", 1.0, 999.0, "least operand that is stated"),
@@ -198,18 +184,13 @@ const BOUNDS: [(&str, f64, f64, &str); 18] = [
     ("draft_shown", 0.0, 1.0, "share of tasks whose prompt has a draft"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl Config {
     /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         if !(1..=DRAFTS_MAX).contains(&self.drafts) {
             let problem = format!("must be 1 to {DRAFTS_MAX}, not {}", self.drafts);
             return Err(config_error("drafts", &problem));

@@ -2,11 +2,10 @@
 
 use burnish_core::rng::{self, Address, Purpose, Stream};
 use burnish_core::{Message, Task, TaskId};
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 use super::answer::{stated, work};
-use super::config::{Config, bounds};
+use super::config::{BOUNDS, Config};
 use super::draw::{Cell, cells, draw};
 use super::facts::Facts;
 use super::judge::{Style, judge};
@@ -16,8 +15,9 @@ use crate::digest::digest;
 use crate::lang::{LANGUAGE, RESOURCE};
 use crate::one_turn::{OneTurn, text_of};
 use crate::settings::{config_error, to_value};
+use crate::tasks::seed_of;
 use crate::{
-    Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Hints, Reversible, Skills, TaskSet,
+    CellReport, Demonstrations, EnvError, Environment, Generator, Hints, Reversible, Skills, TaskSet,
 };
 
 /// Candidates drawn for one task before its cell is considered empty.
@@ -295,20 +295,10 @@ fn bits(name: &str, decision: Decision) -> u64 {
 }
 
 impl Generator for Chains {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(self.config.rewards.iter().map(|component| component.name().to_owned()).collect())
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        bounds()
     }
 
     /// In a small space the same task may occur twice, with the labels of its first occurrence.
@@ -318,11 +308,8 @@ impl Generator for Chains {
         let mut tasks = Vec::with_capacity(count);
         for (index, cell) in cells(&self.config, seed, count).into_iter().enumerate() {
             let name = cell.to_string();
-            let report = reports
-                .entry(name.clone())
-                .or_insert_with(|| CellReport { cell: name, ..CellReport::default() });
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            let task = self.instance(cell, place.seed(), &known, report)?;
+            let report = reports.entry(name.clone()).or_insert_with(|| CellReport::new(name));
+            let task = self.instance(cell, seed_of(seed, index), &known, report)?;
             let task = known.entry(task.id.clone()).or_insert(task).clone();
             tasks.push(task);
         }

@@ -24,9 +24,9 @@ mod problem;
 
 use burnish_core::Task;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::{EnvError, Generator, Kind, settings};
+use crate::tasks;
+use crate::{EnvError, Kind, settings};
 
 pub use crate::lang::Resource;
 
@@ -47,12 +47,8 @@ pub const KIND: Kind = Kind {
     summary: "Work out a chain of operations, forward or in reverse, over stated numbers or memorised facts.",
     axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build,
+    build: |config| Ok(Box::new(Chains::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(Chains::new(settings::read(config)?)?))
-}
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,8 +70,7 @@ impl Truth {
     /// # Errors
     /// If the task is not one of this environment: names it.
     pub fn of(task: &Task) -> Result<Self, EnvError> {
-        Truth::deserialize(&task.truth)
-            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
+        tasks::read(ID, task)
     }
 }
 

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
+
+pub use crate::settings::PromptStyle;
 
 /// The configuration of clarifying questions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,14 +51,7 @@ pub struct Shop {
 }
 
 /// A range of counts, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Span {
-    /// Least.
-    pub min: usize,
-    /// Most.
-    pub max: usize,
-}
+pub type Span = crate::settings::Range<usize>;
 
 /// A component of the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,16 +109,6 @@ impl Role {
     }
 }
 
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Records and the customer's words alone: for policies trained on this environment.
-    Short,
-    /// After a system message that says what to do.
-    Full,
-}
-
 impl Default for ClarifyConfig {
     fn default() -> Self {
         ClarifyConfig {
@@ -143,8 +128,8 @@ impl Default for ClarifyConfig {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 11] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("orders.min", 1.0, 6.0, "fewest orders of a customer"),
     ("orders.max", 1.0, 6.0, "most orders of a customer"),
     ("items.min", 1.0, 4.0, "fewest items of an order"),
@@ -158,18 +143,13 @@ const BOUNDS: [(&str, f64, f64, &str); 11] = [
     ("unknown", 0.0, 1.0, "how often the customer does not know"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl ClarifyConfig {
     /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let spans =
             [("orders", self.orders), ("items", self.items), ("unsaid", self.unsaid), ("asked", self.asked)];
         for (key, Span { min, max }) in spans {

@@ -25,9 +25,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream, fold_bytes};
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::{Message, Task};
 
 use crate::digest::digest;
+use crate::many_turns::ManyTurns;
+use crate::one_turn::{OneTurn, text_of};
+use crate::tasks::{seed_of, task};
 use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, Goals, TaskSet, Wanted, settings};
 
 pub use belief::Belief;
@@ -117,16 +120,17 @@ impl ClarifyTasks {
     fn task(&self, truth: &Truth) -> Result<Task, EnvError> {
         let content = settings::to_value(truth)?;
         let possible = truth.belief(self.config.recency).goals().count();
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", digest(content.to_string().as_bytes()))),
-            environment: ID.to_owned(),
-            prompt: truth.prompt(self.config.role, self.config.prompt),
-            truth: content,
-            labels: BTreeMap::from([
-                ("intent".to_owned(), truth.goal.intent.clone()),
-                ("open".to_owned(), if possible > 1 { "yes" } else { "no" }.to_owned()),
-            ]),
-        })
+        let labels = BTreeMap::from([
+            ("intent".to_owned(), truth.goal.intent.clone()),
+            ("open".to_owned(), if possible > 1 { "yes" } else { "no" }.to_owned()),
+        ]);
+        Ok(task(
+            ID,
+            digest(content.to_string().as_bytes()),
+            truth.prompt(self.config.role, self.config.prompt),
+            content,
+            labels,
+        ))
     }
 
     /// What the demonstrating clarifier does: slots that it asks for, then nothing.
@@ -163,7 +167,7 @@ impl ClarifyTasks {
 }
 
 impl Generator for ClarifyTasks {
-    crate::configured!(ID, config::bounds);
+    crate::configured!(ID, config::BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(self.config.rewards.iter().map(|component| component.name().to_owned()).collect())
@@ -176,13 +180,12 @@ impl Generator for ClarifyTasks {
             all if all == count => (0..all).collect(),
             all => {
                 let seed = Address::new(seed, Purpose::Shuffle).seed();
-                (0u64..).flat_map(|epoch| burnish_data::order(all, seed, epoch)).take(count).collect()
+                burnish_data::passes(all, seed).take(count).collect()
             }
         });
         let mut tasks = Vec::with_capacity(count);
         for index in 0..count {
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            let mut stream = Stream::new(place.seed());
+            let mut stream = Stream::new(seed_of(seed, index));
             let truth = match self.wanted().zip(order.as_ref()) {
                 Some((wanted, order)) => {
                     let (call, customer, goal) = wanted[order[index]].clone();
@@ -200,7 +203,7 @@ impl Generator for ClarifyTasks {
             };
             tasks.push(self.task(&truth)?);
         }
-        let cell = CellReport { cell: ID.to_owned(), made: count, drawn: count, dropped: BTreeMap::new() };
+        let cell = CellReport::all(ID, count);
         Ok(TaskSet { tasks, cells: vec![cell] })
     }
 
@@ -214,8 +217,10 @@ impl Generator for ClarifyTasks {
 
     fn environment(&self) -> Box<dyn Environment> {
         match self.config.role {
-            Role::Asker => Box::new(play::Clarify::new(self.config.clone())),
-            Role::Reader => Box::new(reader::Reader::default()),
+            Role::Asker => Box::new(ManyTurns::<play::Episode>::new(self.config.clone())),
+            Role::Reader => Box::new(OneTurn::new(ID, Truth::of, |truth, answer| {
+                Ok(reader::verdict(truth, text_of(answer)))
+            })),
         }
     }
 

@@ -2,24 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use burnish_core::{Message, Task, Validity, Verdict};
+use burnish_core::{Task, Validity, Verdict};
 
 use super::belief::Belief;
 use super::config::{ClarifyConfig, Component};
 use super::goal::{Known, Slot};
 use super::truth::Truth;
 use super::{ACT, ID};
-use crate::{EnvError, Environment, Step};
+use crate::EnvError;
+use crate::many_turns::{Turns, said};
 
-/// Plays clarifying questions.
+/// Clarifying questions.
 #[derive(Debug)]
-pub(super) struct Clarify {
-    config: ClarifyConfig,
-    episode: Option<Episode>,
-}
-
-#[derive(Debug)]
-struct Episode {
+pub(super) struct Episode {
     truth: Truth,
     before: Belief,
     now: Belief,
@@ -32,24 +27,12 @@ struct Episode {
     malformed: bool,
 }
 
-impl Clarify {
-    pub(super) fn new(config: ClarifyConfig) -> Self {
-        Clarify { config, episode: None }
-    }
-
-    fn episode(&mut self) -> Result<&mut Episode, EnvError> {
-        let not_started = || EnvError::Failed(format!("{ID}: no episode has been started: reset first"));
-        self.episode.as_mut().ok_or_else(not_started)
-    }
-}
-
 /// The slot that an answer asks for, one of `slots`; `None` if it ends the questions.
 ///
 /// # Errors
 /// If it is neither.
 pub(super) fn question(text: &str, slots: &[Slot]) -> Result<Option<Slot>, ()> {
-    // Thoughts may stand before the answer.
-    let text = text.rsplit_once("</think>").map_or(text, |(_, rest)| rest).trim();
+    let text = said(text);
     match text.strip_prefix("ask ") {
         Some(name) => slots.iter().copied().find(|slot| slot.name() == name.trim()).map(Some).ok_or(()),
         None if text == ACT => Ok(None),
@@ -57,48 +40,33 @@ pub(super) fn question(text: &str, slots: &[Slot]) -> Result<Option<Slot>, ()> {
     }
 }
 
-impl Environment for Clarify {
-    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
+impl Turns for Episode {
+    const ID: &str = ID;
+    type Config = ClarifyConfig;
+
+    fn begin(config: &ClarifyConfig, task: &Task) -> Result<Self, EnvError> {
         let truth = Truth::of(task)?;
-        let before = truth.belief(self.config.recency);
-        let said = truth.said.iter().chain(&truth.asked).map(Known::slot).collect();
-        self.episode = Some(Episode {
-            now: before.clone(),
-            before,
-            truth,
-            asked: said,
-            questions: 0,
-            repeated: 0,
-            malformed: false,
-        });
-        Ok(task.prompt.clone())
+        let before = truth.belief(config.recency);
+        let asked = truth.said.iter().chain(&truth.asked).map(Known::slot).collect();
+        let now = before.clone();
+        Ok(Episode { truth, before, now, asked, questions: 0, repeated: 0, malformed: false })
     }
 
-    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        let most = self.config.questions;
-        let episode = self.episode()?;
-        let slot = match question(&action.content, episode.truth.records.slots()) {
-            Ok(Some(slot)) => slot,
-            Ok(None) => return Ok(Step::Done),
-            Err(()) => {
-                episode.malformed = true;
-                return Ok(Step::Done);
-            }
-        };
-        let answer = Known::answer(&episode.truth.goal, slot, &episode.truth.unknown);
-        episode.questions += 1;
-        episode.repeated += usize::from(episode.asked.contains(&slot));
-        episode.asked.push(slot);
-        episode.now = episode.now.after(&answer);
-        if episode.questions >= most {
-            return Ok(Step::Done);
-        }
-        Ok(Step::Continue(vec![Message::user(answer.words())]))
+    fn act(&mut self, config: &ClarifyConfig, answer: &str) -> Option<String> {
+        let asked = question(answer, self.truth.records.slots());
+        self.malformed = asked.is_err();
+        let slot = asked.ok()??;
+        let answer = Known::answer(&self.truth.goal, slot, &self.truth.unknown);
+        self.questions += 1;
+        self.repeated += usize::from(self.asked.contains(&slot));
+        self.asked.push(slot);
+        self.now = self.now.after(&answer);
+        (self.questions < config.questions).then(|| answer.words().to_owned())
     }
 
-    fn verify(&mut self) -> Result<Verdict, EnvError> {
-        let rewards = self.config.rewards.clone();
-        let Episode { truth, before, now, questions, repeated, malformed, .. } = &*self.episode()?;
+    fn verdict(&self, config: &ClarifyConfig) -> Verdict {
+        let rewards = &config.rewards;
+        let Episode { truth, before, now, questions, repeated, malformed, .. } = self;
         let success = now.likeliest() == Some(&truth.goal);
         let value = |component: Component| match component {
             Component::Information => now.log_prob(&truth.goal) - before.log_prob(&truth.goal),
@@ -113,7 +81,7 @@ impl Environment for Clarify {
             ("malformed", *malformed),
             ("certain", now.goals().count() == 1),
         ];
-        Ok(Verdict {
+        Verdict {
             validity: Validity::Scored,
             rewards: rewards.iter().map(|it| (it.name().to_owned(), value(*it))).collect(),
             success,
@@ -123,7 +91,7 @@ impl Environment for Clarify {
             feedback: (!success).then(|| format!("The customer wanted: {}.", truth.goal())),
             turns: BTreeMap::new(),
             error_turn: None,
-        })
+        }
     }
 }
 

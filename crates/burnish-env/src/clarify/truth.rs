@@ -11,6 +11,7 @@ use super::config::{PromptStyle, Role};
 use super::goal::{Goal, Known, Slot};
 use super::world::Records;
 use crate::EnvError;
+use crate::tasks::read;
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,8 +32,7 @@ pub(super) struct Truth {
 
 impl Truth {
     pub(super) fn of(task: &Task) -> Result<Self, EnvError> {
-        Truth::deserialize(&task.truth)
-            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
+        read(ID, task)
     }
 
     /// What can be believed before the episode.

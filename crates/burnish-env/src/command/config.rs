@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::servers::ServerConfig;
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// The configuration of a program that is an environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,15 +54,13 @@ impl Default for Config {
 }
 
 /// The bounds of the numeric keys.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&[
-        ("timeout_seconds", 0.1, 86_400.0, "longest wait for one answer, in seconds"),
-        ("startup_seconds", 0.0, 86_400.0, "what a new process gets on top of that"),
-        ("workers", 1.0, 1024.0, "most processes, and so most episodes at the same time"),
-        ("line_bytes", 1024.0, LINE_BYTES_MAX as f64, "longest line that is read"),
-        ("episode_bytes", 1024.0, (1_u64 << 40) as f64, "most bytes that are read in one episode"),
-    ])
-}
+pub(super) const BOUNDS: [BoundRow; 5] = [
+    ("timeout_seconds", 0.1, 86_400.0, "longest wait for one answer, in seconds"),
+    ("startup_seconds", 0.0, 86_400.0, "what a new process gets on top of that"),
+    ("workers", 1.0, 1024.0, "most processes, and so most episodes at the same time"),
+    ("line_bytes", 1024.0, LINE_BYTES_MAX as f64, "longest line that is read"),
+    ("episode_bytes", 1024.0, (1_u64 << 40) as f64, "most bytes that are read in one episode"),
+];
 
 impl Config {
     /// Checks what the types do not express.
@@ -74,7 +72,7 @@ impl Config {
             let problem = "name the program that is the environment, such as [\"python3\", \"guess.py\"]";
             return Err(config_error("command", problem));
         }
-        check_bounds(&to_value(self)?, &bounds())
+        check_bounds(self, &BOUNDS)
     }
 
     /// The folder in which relative paths are looked up.

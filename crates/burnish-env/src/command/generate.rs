@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Message, Task, TaskId, Validity};
 use serde_json::Value;
 
 use super::ID;
-use super::config::{Config, bounds};
+use super::config::{BOUNDS, Config};
 use super::play::{Playing, posed};
 use super::pool::Pool;
 use super::wire::{self, Made, Request, Which};
@@ -17,6 +16,7 @@ use crate::digest::digest;
 use crate::redesign::Knob;
 use crate::servers::{Hands, Servers};
 use crate::settings::to_value;
+use crate::tasks::seed_of;
 use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Redesign, TaskSet};
 
 /// Why nothing may be trained on the tasks of some programs.
@@ -66,16 +66,10 @@ impl Commanded {
 
     /// Which tasks are made: all of a finite number in turn, in a new order in every pass, or one per seed.
     fn which(&self, seed: u64, count: usize) -> Result<Vec<Which>, EnvError> {
-        let seeds = |index: usize| {
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            Which::Seed((place.seed() >> 32) as u32)
-        };
+        let seeds = |index| Which::Seed((seed_of(seed, index) >> 32) as u32);
         Ok(match self.pool.hello().map_err(EnvError::Failed)?.tasks {
             None => (0..count).map(seeds).collect(),
-            Some(tasks) => {
-                let passes = (0u64..).flat_map(|epoch| burnish_data::order(tasks, seed, epoch));
-                passes.take(count).map(Which::Index).collect()
-            }
+            Some(tasks) => burnish_data::passes(tasks, seed).take(count).map(Which::Index).collect(),
         })
     }
 }
@@ -90,7 +84,7 @@ impl Generator for Commanded {
     }
 
     fn bounds(&self) -> Vec<Bound> {
-        bounds()
+        Bound::of(&BOUNDS)
     }
 
     fn ready(&self) -> Result<(), EnvError> {
@@ -124,8 +118,7 @@ impl Generator for Commanded {
             }
             tasks.push(task);
         }
-        let cell =
-            CellReport { cell: "tasks".to_owned(), made: count, drawn: count, ..CellReport::default() };
+        let cell = CellReport::all("tasks", count);
         Ok(TaskSet { tasks, cells: vec![cell] })
     }
 

@@ -17,9 +17,7 @@ mod play;
 mod pool;
 mod wire;
 
-use serde_json::Value;
-
-use crate::{EnvError, Generator, Kind, settings};
+use crate::{Kind, settings};
 
 pub use config::Config;
 pub use generate::Commanded;
@@ -34,9 +32,5 @@ pub const KIND: Kind = Kind {
     summary: "Your own program, in Python or anything else, which makes tasks, plays them and judges them.",
     axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build,
+    build: |config| Ok(Box::new(Commanded::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(Commanded::new(settings::read(config)?)?))
-}

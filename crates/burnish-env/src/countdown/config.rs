@@ -4,25 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Operator, Tries};
 use crate::redesign::{Harder, Knob, KnobKind};
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
+
+pub use crate::settings::PromptStyle;
 
 /// A range of whole numbers, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Range {
-    /// Least.
-    pub min: u32,
-    /// Greatest.
-    pub max: u32,
-}
-
-impl Range {
-    /// Is `value` in the range?
-    pub fn contains(&self, value: i128) -> bool {
-        (i128::from(self.min)..=i128::from(self.max)).contains(&value)
-    }
-}
+pub type Range = crate::settings::Range<u32>;
 
 /// The rewards of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -34,16 +22,6 @@ pub struct Reward {
     pub wrong: f64,
     /// For an expression that reaches the target by the rules.
     pub correct: f64,
-}
-
-/// The style of the prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Only numbers and target: the policy must already know the game.
-    Short,
-    /// With the rules and the required form of the answer.
-    Full,
 }
 
 /// What the thoughts of demonstrations are.
@@ -118,8 +96,8 @@ impl std::fmt::Display for Cell {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 11] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("numbers.min", 2.0, 8.0, "fewest numbers given"),
     ("numbers.max", 2.0, 8.0, "most numbers given"),
     ("values.min", 1.0, 1_000.0, "least number that may be given"),
@@ -132,11 +110,6 @@ const BOUNDS: [(&str, f64, f64, &str); 11] = [
     ("reward.wrong", -10.0, 10.0, "reward of an expression that is not a solution"),
     ("reward.correct", -10.0, 10.0, "reward of a solution"),
 ];
-
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
 
 /// The keys that may be redesigned. Numbers and operations act on the tasks that have the least or the most of them.
 pub(super) fn knobs(config: &Config) -> Vec<Knob> {
@@ -175,7 +148,7 @@ impl Config {
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let ranges = [
             ("numbers", self.numbers),
             ("values", self.values),

@@ -50,7 +50,7 @@ pub(super) fn draw(config: &Config, cell: Cell, stream: &mut Stream) -> Result<D
     let solution = hidden_solution(config, &numbers[..=cell.operations as usize], stream)?;
     let value = solution.value().ok().and_then(Rational::as_whole).filter(|value| *value > 0);
     let value = value.ok_or(Miss::NotWhole)?;
-    let target = u32::try_from(value).ok().filter(|_| config.target.contains(value));
+    let target = u32::try_from(value).ok().filter(|target| config.target.contains(*target));
     let target = target.ok_or(Miss::OutOfRange(value))?;
     if numbers.contains(&target) {
         return Err(Miss::Given);

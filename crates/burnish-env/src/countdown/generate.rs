@@ -1,18 +1,18 @@
 //! The generator of countdown tasks.
 
 use burnish_core::rng::{Address, Purpose, Stream, fold_bytes};
-use burnish_core::{Message, Task, TaskId};
-use serde_json::Value;
+use burnish_core::{Message, Task};
 use std::collections::BTreeMap;
 
-use super::config::{Cell, Config, bounds, knobs};
+use super::config::{BOUNDS, Cell, Config, knobs};
 use super::draw::{Drawn, Miss, draw};
 use super::{ID, Truth};
 use crate::digest::digest;
 use crate::one_turn::{OneTurn, text_of};
 use crate::redesign::Knob;
 use crate::settings::{config_error, to_value};
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Redesign, TaskSet};
+use crate::tasks::{seed_of, task, unify};
+use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, Redesign, TaskSet};
 
 /// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 10_000;
@@ -38,16 +38,17 @@ impl Countdown {
         // The name is that of the puzzle: the same puzzle found from another solution is the same task.
         let content = to_value(puzzle)?.to_string();
         let truth = Truth { puzzle: puzzle.clone(), solution: Some(drawn.solution.to_string()) };
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", digest(content.as_bytes()))),
-            environment: ID.to_owned(),
-            prompt: vec![Message::user(puzzle.prompt(self.config.prompt))],
-            truth: to_value(&truth)?,
-            labels: BTreeMap::from([
-                ("numbers".to_owned(), cell.numbers.to_string()),
-                ("operations".to_owned(), cell.operations.to_string()),
-            ]),
-        })
+        let labels = BTreeMap::from([
+            ("numbers".to_owned(), cell.numbers.to_string()),
+            ("operations".to_owned(), cell.operations.to_string()),
+        ]);
+        Ok(task(
+            ID,
+            digest(content.as_bytes()),
+            vec![Message::user(puzzle.prompt(self.config.prompt))],
+            to_value(&truth)?,
+            labels,
+        ))
     }
 
     /// Draws one instance of a cell and counts the candidates.
@@ -102,20 +103,10 @@ impl Countdown {
 }
 
 impl Generator for Countdown {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(vec!["answer".to_owned()])
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        bounds()
     }
 
     /// Cells take turns in an order that the seed decides, so that each prefix of the set is balanced too. In a small
@@ -125,17 +116,14 @@ impl Generator for Countdown {
         let mut cells = self.config.cells();
         Stream::new(Address::new(seed, Purpose::Shuffle).seed()).shuffle(&mut cells);
         let mut reports: Vec<CellReport> =
-            cells.iter().map(|cell| CellReport { cell: cell.to_string(), ..CellReport::default() }).collect();
-        let mut tasks: Vec<Task> = Vec::with_capacity(count);
-        let mut known: BTreeMap<TaskId, usize> = BTreeMap::new();
+            cells.iter().map(|cell| CellReport::new(cell.to_string())).collect();
+        let mut tasks = Vec::with_capacity(count);
         for index in 0..count {
             let at = index % cells.len();
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            let drawn = self.instance(cells[at], place.seed(), &mut reports[at])?;
-            let task = self.task(cells[at], &drawn)?;
-            let first = *known.entry(task.id.clone()).or_insert(index);
-            tasks.push(if first == index { task } else { tasks[first].clone() });
+            let drawn = self.instance(cells[at], seed_of(seed, index), &mut reports[at])?;
+            tasks.push(self.task(cells[at], &drawn)?);
         }
+        unify(&mut tasks);
         reports.sort_by(|a, b| a.cell.cmp(&b.cell));
         Ok(TaskSet { tasks, cells: reports })
     }

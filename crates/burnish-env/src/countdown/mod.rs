@@ -19,9 +19,9 @@ mod tries;
 
 use burnish_core::Task;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::{EnvError, Generator, Kind, settings};
+use crate::tasks::read;
+use crate::{EnvError, Kind, settings};
 
 pub use config::{Config, PromptStyle, Range, Reward, Thoughts};
 pub use expression::{Expression, Operation, Operator, ParseError, Place, parse};
@@ -41,12 +41,8 @@ pub const KIND: Kind = Kind {
     summary: "Reach a target from given numbers with + - * /.",
     axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build,
+    build: |config| Ok(Box::new(Countdown::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(Countdown::new(settings::read(config)?)?))
-}
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,8 +56,7 @@ struct Truth {
 
 impl Truth {
     fn of(task: &Task) -> Result<Self, EnvError> {
-        Truth::deserialize(&task.truth)
-            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
+        read(ID, task)
     }
 
     /// The known solution, or one found by search.

@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::goal::TaskType;
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
+
+pub use crate::settings::PromptStyle;
 
 /// The configuration of household tasks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,16 +79,6 @@ pub enum InvalidReward {
     Share,
 }
 
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Only the house and the goal: for a policy trained on this environment.
-    Short,
-    /// With the rules and the actions.
-    Full,
-}
-
 /// Who demonstrates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -145,8 +137,8 @@ pub(super) const CONTAINERS: [&str; 5] = ["drawer", "cabinet", "box", "chest", "
 pub(super) const OBJECTS: [&str; 10] =
     ["apple", "cup", "egg", "bread", "pan", "plate", "spoon", "mug", "fork", "bowl"];
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 15] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("rooms", 1.0, ROOMS.len() as f64, "rooms"),
     ("surfaces", 1.0, SURFACES.len() as f64, "open places beside the appliances"),
     ("containers", 0.0, CONTAINERS.len() as f64, "closed places beside the fridge"),
@@ -164,18 +156,13 @@ const BOUNDS: [(&str, f64, f64, &str); 15] = [
     ("skill_shown", 0.0, 1.0, "share of the tasks whose prompt has the skill"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl HouseholdConfig {
     /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         if self.types.shares().iter().all(|share| *share == 0.0) {
             return Err(config_error(
                 "types",

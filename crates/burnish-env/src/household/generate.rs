@@ -34,7 +34,7 @@ pub(crate) fn instances(
     let mut made = Vec::with_capacity(count);
     let mut reports = Vec::new();
     for (kind, quota) in types.into_iter().zip(largest_remainder(&shares, count)) {
-        let mut report = CellReport { cell: format!("type={}", kind.name()), ..CellReport::default() };
+        let mut report = CellReport::new(format!("type={}", kind.name()));
         for slot in 0..quota {
             made.push(instance(config, kind, seed, slot, &mut report)?);
         }

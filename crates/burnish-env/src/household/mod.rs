@@ -27,10 +27,10 @@ mod text;
 mod world;
 
 use burnish_core::{Message, Task, TaskId};
-use serde_json::Value;
 
 use crate::digest::digest;
-use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Kind, Skills, TaskSet, settings};
+use crate::many_turns::ManyTurns;
+use crate::{Demonstrations, EnvError, Environment, Generator, Kind, Skills, TaskSet, settings};
 use play::Truth;
 use world::Action;
 
@@ -100,13 +100,7 @@ fn name(truth: &Truth) -> Result<TaskId, EnvError> {
 }
 
 impl Generator for Household {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        settings::to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, config::BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         let given = [
@@ -117,10 +111,6 @@ impl Generator for Household {
         Some(given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name.to_owned()).collect())
     }
 
-    fn bounds(&self) -> Vec<Bound> {
-        config::bounds()
-    }
-
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let (instances, cells) = generate::instances(&self.config, seed, count)?;
         let tasks = instances.iter().map(|instance| self.task(instance)).collect::<Result<_, EnvError>>()?;
@@ -128,7 +118,7 @@ impl Generator for Household {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(play::HouseholdEnvironment::new(self.config.clone()))
+        Box::new(ManyTurns::<play::Episode>::new(self.config.clone()))
     }
 
     /// Shows the house and everything in it, and a shortest plan. An answer is one action, or several on separate

@@ -9,7 +9,9 @@ use super::config::{HouseholdConfig, InvalidReward};
 use super::goal::Goal;
 use super::text::{NOTHING, look, observation};
 use super::world::{Action, House, World};
-use crate::{EnvError, Environment, Step};
+use crate::EnvError;
+use crate::many_turns::{Turns, said};
+use crate::tasks::{foreign, read};
 
 /// The part of a task that the policy is not told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,12 +28,10 @@ impl Truth {
     /// # Errors
     /// If the task is not one of this environment.
     pub(crate) fn of(task: &Task) -> Result<Truth, EnvError> {
-        let foreign =
-            |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
-        let truth = Truth::deserialize(&task.truth).map_err(|error| foreign(error.to_string()))?;
+        let truth: Truth = read(ID, task)?;
         match truth.fits(&truth.start) {
             true => Ok(truth),
-            false => Err(foreign("its house, start and goal do not fit together".to_owned())),
+            false => Err(foreign(ID, task, "its house, start and goal do not fit together")),
         }
     }
 
@@ -43,9 +43,9 @@ impl Truth {
 /// The state of an episode, with its truth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Episode {
+pub(super) struct Episode {
     truth: Truth,
-    world: World,
+    pub(super) world: World,
     steps: usize,
     invalid: usize,
     /// The turn of the first impossible action.
@@ -85,7 +85,7 @@ impl Episode {
     }
 
     /// Takes an action and returns what is seen then.
-    fn act(&mut self, text: &str, reveal: bool) -> String {
+    fn take(&mut self, text: &str, reveal: bool) -> String {
         let action = self.truth.house.parse(text);
         let next = action.and_then(|action| self.world.after(&self.truth.house, action));
         let seen = match next {
@@ -103,6 +103,20 @@ impl Episode {
         };
         self.steps += 1;
         seen
+    }
+}
+
+impl Turns for Episode {
+    const ID: &str = ID;
+    type Config = HouseholdConfig;
+
+    fn begin(_: &HouseholdConfig, task: &Task) -> Result<Self, EnvError> {
+        Ok(Episode::new(Truth::of(task)?))
+    }
+
+    fn act(&mut self, config: &HouseholdConfig, answer: &str) -> Option<String> {
+        let seen = self.take(said(answer), config.observable);
+        (!self.is_reached() && self.steps < config.steps_max).then_some(seen)
     }
 
     fn verdict(&self, config: &HouseholdConfig) -> Verdict {
@@ -132,57 +146,6 @@ impl Episode {
     }
 }
 
-/// Plays household tasks.
-#[derive(Debug)]
-pub(crate) struct HouseholdEnvironment {
-    config: HouseholdConfig,
-    episode: Option<Episode>,
-}
-
-impl HouseholdEnvironment {
-    pub(crate) fn new(config: HouseholdConfig) -> Self {
-        HouseholdEnvironment { config, episode: None }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn world(&self) -> Option<&World> {
-        self.episode.as_ref().map(|episode| &episode.world)
-    }
-}
-
-/// The action in an answer: the text after the last `</think>`.
-fn action_of(answer: &str) -> &str {
-    answer.rsplit_once("</think>").map_or(answer, |(_, rest)| rest)
-}
-
-fn not_started() -> EnvError {
-    EnvError::Failed(format!("{ID}: no episode has been started: reset first"))
-}
-
-impl Environment for HouseholdEnvironment {
-    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        self.episode = Some(Episode::new(Truth::of(task)?));
-        Ok(task.prompt.clone())
-    }
-
-    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        let steps_max = self.config.steps_max;
-        let episode = self.episode.as_mut().ok_or_else(not_started)?;
-        if episode.is_reached() || episode.steps >= steps_max {
-            return Err(EnvError::Failed(format!("{ID}: the episode is over")));
-        }
-        let seen = episode.act(action_of(&action.content), self.config.observable);
-        if episode.is_reached() || episode.steps >= steps_max {
-            return Ok(Step::Done);
-        }
-        Ok(Step::Continue(vec![Message::user(seen)]))
-    }
-
-    fn verify(&mut self) -> Result<Verdict, EnvError> {
-        Ok(self.episode.as_ref().ok_or_else(not_started)?.verdict(&self.config))
-    }
-}
-
 /// The messages of an episode with these `actions`; the last message is an answer.
 pub(crate) fn episode(
     config: &HouseholdConfig,
@@ -194,7 +157,7 @@ pub(crate) fn episode(
     let mut episode = Episode::new(truth);
     for (turn, action) in actions.iter().enumerate() {
         let text = episode.truth.house.word(*action);
-        let seen = episode.act(&text, config.observable);
+        let seen = episode.take(&text, config.observable);
         messages.push(Message::assistant(text));
         if turn + 1 < actions.len() {
             messages.push(Message::user(seen));

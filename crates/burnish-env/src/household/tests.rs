@@ -19,8 +19,12 @@ use crate::Step;
 
 const SEED: u64 = 5;
 
-fn environment(generator: &Household) -> play::HouseholdEnvironment {
-    play::HouseholdEnvironment::new(generator.config.clone())
+fn environment(generator: &Household) -> ManyTurns<play::Episode> {
+    ManyTurns::new(generator.config.clone())
+}
+
+fn world(environment: &ManyTurns<play::Episode>) -> Option<&World> {
+    environment.episode().map(|episode| &episode.world)
 }
 
 fn generator(config: Value) -> Household {

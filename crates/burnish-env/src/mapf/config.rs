@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+pub use crate::settings::PromptStyle;
+
 /// Fewest agents in a configuration.
 pub const AGENTS_MIN: usize = 2;
 /// Largest share of holes.
@@ -55,16 +57,6 @@ pub struct RewardConfig {
     pub valid: f64,
     /// For a valid plan with the least cost.
     pub optimal: f64,
-}
-
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PromptStyle {
-    /// Only size, holes, starts and goals: for a policy trained on this environment.
-    Short,
-    /// Also the rules, the answer format and a drawing: for any language model.
-    Full,
 }
 
 impl Default for MapfConfig {

@@ -72,7 +72,7 @@ fn fill(
     seed: u64,
     quota: usize,
 ) -> Result<(Vec<Instance>, CellReport), EnvError> {
-    let mut report = CellReport { cell: cell.to_string(), ..CellReport::default() };
+    let mut report = CellReport::new(cell.to_string());
     let mut seen = BTreeSet::new();
     let mut made = Vec::with_capacity(quota);
     for slot in 0..quota {

@@ -25,10 +25,11 @@ mod space_time;
 mod tests;
 
 use crate::digest::digest;
+use crate::one_turn::{OneTurn, text_of};
 use crate::redesign::Knob;
+use crate::tasks::task;
 use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Kind, Redesign, TaskSet};
-use burnish_core::{Message, Task, TaskId};
-use std::collections::BTreeMap;
+use burnish_core::{Message, Task};
 
 pub use board::{AGENTS_MAX, Board, BoardError, Cell, Move, Plan, SIZE_MAX, SIZE_MIN};
 pub use cbs::{Outcome, Solution, analyse, solve};
@@ -76,16 +77,9 @@ impl Mapf {
             ("holes", board.holes().len().to_string()),
             ("wait", generate::yes_no(solution.needs_wait).to_owned()),
         ];
-        Task {
-            id: TaskId(format!("{ID}/{}", digest(text.as_bytes()))),
-            environment: ID.to_owned(),
-            prompt: vec![Message::user(text)],
-            truth: play::json(&Truth { board, cost: solution.cost, plan: solution.plan }),
-            labels: labels
-                .map(|(name, value)| (name.to_owned(), value))
-                .into_iter()
-                .collect::<BTreeMap<_, _>>(),
-        }
+        let labels = labels.map(|(name, value)| (name.to_owned(), value)).into();
+        let truth = play::json(&Truth { board, cost: solution.cost, plan: solution.plan });
+        task(ID, digest(text.as_bytes()), vec![Message::user(text)], truth, labels)
     }
 }
 
@@ -112,7 +106,10 @@ impl Generator for Mapf {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(play::MapfEnvironment::new(self.config.reward.clone()))
+        let reward = self.config.reward.clone();
+        Box::new(OneTurn::new(ID, Truth::of, move |truth, answer| {
+            Ok(play::judge(truth, &reward, text_of(answer)).0)
+        }))
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {

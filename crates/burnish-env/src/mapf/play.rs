@@ -1,11 +1,11 @@
-//! One episode: the policy gives the plans of all agents in a single turn, and the plan is judged.
+//! The policy gives the plans of all agents in a single turn, and the plan is judged.
 
 use super::board::{Board, Plan};
 use super::config::RewardConfig;
 use super::format;
 use super::simulate::{Trial, simulate};
-use crate::{EnvError, Environment, Step};
-use burnish_core::{Message, Task, Verdict};
+use crate::EnvError;
+use burnish_core::{Task, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -71,52 +71,7 @@ pub(super) fn judge(truth: &Truth, reward: &RewardConfig, answer: &str) -> (Verd
     (verdict, trial)
 }
 
-/// Plays MAPF-FrozenLake tasks.
-#[derive(Debug)]
-pub(super) struct MapfEnvironment {
-    reward: RewardConfig,
-    episode: Option<Episode>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Episode {
-    truth: Truth,
-    answer: Option<String>,
-}
-
-impl MapfEnvironment {
-    pub(super) fn new(reward: RewardConfig) -> Self {
-        MapfEnvironment { reward, episode: None }
-    }
-}
-
 /// Boards, numbers and words always have a JSON form.
 pub(super) fn json<T: Serialize>(it: &T) -> Value {
     serde_json::to_value(it).unwrap_or_default()
-}
-
-fn not_started() -> EnvError {
-    EnvError::Failed("no episode has been started: reset first".to_owned())
-}
-
-impl Environment for MapfEnvironment {
-    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        self.episode = Some(Episode { truth: Truth::of(task)?, answer: None });
-        Ok(task.prompt.clone())
-    }
-
-    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        let episode = self.episode.as_mut().ok_or_else(not_started)?;
-        if episode.answer.is_some() {
-            return Err(EnvError::Failed("the episode is over: it has a single turn".to_owned()));
-        }
-        episode.answer = Some(action.content.clone());
-        Ok(Step::Done)
-    }
-
-    fn verify(&mut self) -> Result<Verdict, EnvError> {
-        let episode = self.episode.as_ref().ok_or_else(not_started)?;
-        Ok(judge(&episode.truth, &self.reward, episode.answer.as_deref().unwrap_or_default()).0)
-    }
 }

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::notes::GAP;
 use crate::mapping::{Explorer, Section};
-use crate::settings::{check_bounds, config_error, to_value};
+use crate::settings::{check_bounds, config_error};
 use crate::skilled::Inner;
-use crate::{Bound, EnvError};
+use crate::{BoundRow, EnvError};
 
 /// The configuration of text games that are mapped before they are played.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,18 +59,13 @@ impl Default for MappedConfig {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 4] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("explore_max", 0.0, 200.0, "most steps of exploring"),
     ("window", 1.0, 50.0, "steps over which exploring has to be dull"),
     ("converged", 0.0, 10.0, "mean reward below which exploring is dull"),
     ("map_max", 1.0, 1000.0, "most lines of the map"),
 ];
-
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
 
 /// Environments that explore, or are played with something, by themselves.
 const WRAPPERS: [&str; 3] = [super::ID, "mapping", "skilled"];
@@ -81,7 +76,7 @@ impl MappedConfig {
     /// # Errors
     /// Names the first key that is out of its bounds or says nothing.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         if WRAPPERS.contains(&&*self.of.id) {
             let problem = format!("`{}` can't be explored; name an environment that is a game", self.of.id);
             return Err(config_error("of.id", &problem));

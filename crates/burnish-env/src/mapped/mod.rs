@@ -13,15 +13,14 @@ mod play;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use burnish_core::{Message, Role, Task, TaskId};
-use serde::{Deserialize, Serialize};
+use burnish_core::{Message, Role, Task};
 
+use crate::around::{generates_around, inner, outer};
 use crate::settings::{self, config_error};
 use crate::skilled::Inner;
-use crate::{Demonstrations, EnvError, Environment, Generator, Step, TaskSet};
+use crate::{Demonstrations, EnvError, Environment, Generator, Step};
 
 pub use config::MappedConfig;
 
@@ -36,21 +35,6 @@ pub const KIND: crate::Kind = crate::Kind {
     defaults: || settings::to_value(&MappedConfig::default()).unwrap_or_default(),
     build: |config| Ok(Box::new(MappedTasks::new(settings::read(config)?)?)),
 };
-
-/// The truth of a task.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Truth {
-    /// The task of the other environment.
-    task: Task,
-}
-
-impl Truth {
-    fn of(task: &Task) -> Result<Self, EnvError> {
-        Truth::deserialize(&task.truth)
-            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
-    }
-}
 
 /// Tasks of another environment that are mapped first.
 pub struct MappedTasks {
@@ -82,14 +66,9 @@ impl MappedTasks {
 
     fn task(&self, task: Task) -> Result<Task, EnvError> {
         let prompt = task.prompt.clone();
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", task.id)),
-            environment: ID.to_owned(),
-            // What a program finds is in the opening, because tasks are made before anything is played.
-            prompt: if self.config.policy_explores() { play::explored_first(prompt) } else { prompt },
-            labels: task.labels.clone(),
-            truth: settings::to_value(&Truth { task })?,
-        })
+        // What a program finds is in the opening, because tasks are made before anything is played.
+        let prompt = if self.config.policy_explores() { play::explored_first(prompt) } else { prompt };
+        outer(ID, prompt, task)
     }
 
     fn played(&self) -> play::Mapped {
@@ -98,19 +77,8 @@ impl MappedTasks {
 }
 
 impl Generator for MappedTasks {
-    crate::configured!(ID, config::bounds);
-
-    fn components(&self) -> Option<Vec<String>> {
-        self.inner.components()
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        self.inner.files()
-    }
-
-    fn evaluation_only(&self) -> Option<&'static str> {
-        self.inner.evaluation_only()
-    }
+    crate::configured!(ID, config::BOUNDS);
+    generates_around!(ID);
 
     fn ready(&self) -> Result<(), EnvError> {
         self.inner.ready()?;
@@ -120,25 +88,8 @@ impl Generator for MappedTasks {
         }
     }
 
-    fn at_once(&self) -> Option<usize> {
-        self.inner.at_once()
-    }
-
-    fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let TaskSet { tasks, cells } = self.inner.tasks(seed, count)?;
-        let tasks = tasks.into_iter().map(|task| self.task(task)).collect::<Result<_, _>>()?;
-        Ok(TaskSet { tasks, cells })
-    }
-
     fn environment(&self) -> Box<dyn Environment> {
         Box::new(self.played())
-    }
-
-    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
-        match Truth::of(task) {
-            Ok(truth) => self.inner.draw(&truth.task, answer),
-            Err(error) => error.to_string(),
-        }
     }
 
     fn demonstrations(&self) -> Option<&dyn Demonstrations> {
@@ -155,7 +106,7 @@ impl Demonstrations for MappedTasks {
     /// Explores as a program does, where commands are listed, and then acts as the inner environment demonstrates. None where
     /// the inner environment has no such episode, or its episode does not begin with the task's prompt.
     fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
-        let inner = Truth::of(task).ok()?.task;
+        let inner = inner(ID, task).ok()?;
         let shown = self.inner.demonstrations()?.demonstrate_episode(&inner)?;
         let own = shown.strip_prefix(&inner.prompt[..])?;
         let mut environment = self.played();

@@ -1,14 +1,15 @@
 //! One episode: exploring in an inner episode of its own, then the game in a fresh one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use burnish_core::rng::{Stream, fold_bytes};
-use burnish_core::{FunctionCall, Message, Repeating, Role, Task, ToolSpec, TurnOutput, Verdict};
+use burnish_core::{Message, Repeating, Role, Task, Verdict};
 
+use super::ID;
 use super::config::MappedConfig;
 use super::notes::Notes;
-use super::{ID, Truth};
+use crate::around::{inner, plays_around};
+use crate::many_turns::{said, started};
 use crate::mapping::{DONE, Explorer, Section};
 use crate::{EnvError, Environment, Generator, Step};
 
@@ -82,12 +83,6 @@ pub(super) fn explored_first(opening: Vec<Message>) -> Vec<Message> {
     joined(opening, EXPLORE, false)
 }
 
-/// What an answer says: the text after the last `</think>`.
-fn said(message: &Message) -> &str {
-    let text = &message.content;
-    text.rsplit_once("</think>").map_or(text.as_str(), |(_, rest)| rest).trim()
-}
-
 /// Whether an environment can be explored: what it does there must have no effect outside of its episode.
 ///
 /// # Errors
@@ -116,7 +111,7 @@ impl Exploring {
             Step::Continue(messages) => Some(messages),
             Step::Done | Step::Ask(_) | Step::Turn(_) => None,
         };
-        let command = said(action).lines().next().unwrap_or_default().trim();
+        let command = said(&action.content).lines().next().unwrap_or_default().trim();
         self.notes.note(command, messages.as_deref().map(text_of).as_deref(), config);
         self.over = messages.is_none();
         Ok(messages)
@@ -156,8 +151,7 @@ impl Mapped {
     }
 
     fn episode(&mut self) -> Result<&mut Episode, EnvError> {
-        let not_started = || EnvError::Failed(format!("{ID}: no episode has been started: reset first"));
-        self.episode.as_mut().ok_or_else(not_started)
+        started(ID, self.episode.as_mut())
     }
 
     /// Lets a program explore.
@@ -211,7 +205,7 @@ impl Mapped {
 
 impl Environment for Mapped {
     fn reset(&mut self, task: &Task, seed: u64) -> Result<Vec<Message>, EnvError> {
-        let task = Truth::of(task)?.task;
+        let task = inner(ID, task)?;
         self.episode = None;
         let mut episode =
             Episode { task: task.clone(), seed, exploring: None, found: Found::default(), acted: 0 };
@@ -240,24 +234,10 @@ impl Environment for Mapped {
         Ok(opening)
     }
 
-    fn tools(&self) -> Vec<ToolSpec> {
-        self.inner.tools()
-    }
-
-    fn repeating(&self, tool: &str) -> Option<Repeating> {
-        self.inner.repeating(tool)
-    }
+    plays_around!();
 
     fn stepping(&self) -> Option<Repeating> {
         self.inner.stepping()
-    }
-
-    fn latency(&self, call: &FunctionCall) -> Duration {
-        self.inner.latency(call)
-    }
-
-    fn call(&mut self, call: &FunctionCall, key: &str) -> Result<String, EnvError> {
-        self.inner.call(call, key)
     }
 
     fn called(&mut self, answer: &Message, said: &[Message]) {
@@ -276,7 +256,7 @@ impl Environment for Mapped {
             self.episode()?.acted += 1;
             return self.inner.step(action);
         };
-        if said(action) == DONE {
+        if said(&action.content) == DONE {
             let text = self.begin_game(exploring)?;
             return Ok(Step::Continue(vec![Message::user(text)]));
         }
@@ -291,14 +271,6 @@ impl Environment for Mapped {
 
     fn hear(&mut self, said: &Message) -> Result<Step, EnvError> {
         self.inner.hear(said)
-    }
-
-    fn answer(&mut self, said: &TurnOutput) -> Result<Step, EnvError> {
-        self.step(&said.message)
-    }
-
-    fn is_slow(&self) -> bool {
-        self.inner.is_slow()
     }
 
     fn verify(&mut self) -> Result<Verdict, EnvError> {

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::notes::{Notes, gap};
 use super::play::{EXPLORE, MAP};
 use super::*;
+use crate::TaskSet;
 use crate::mapping::DONE;
-use burnish_core::Verdict;
 use burnish_core::rng::Stream;
+use burnish_core::{TaskId, Verdict};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 const WAYS: [&str; 4] = ["north", "east", "south", "west"];
@@ -208,7 +210,7 @@ fn a_game_after_exploring_is_a_fresh_one_and_everything_is_counted() {
         let (tasks, alive) =
             houses(json!({"explorer": explorer, "explore_max": explore_max, "converged": 0.0}));
         let task = &tasks.tasks(seed, 1).unwrap().tasks[0];
-        let inner = Truth::of(task).unwrap().task;
+        let inner = inner(ID, task).unwrap();
         let (mut mapped, mut fresh) = (tasks.environment(), Houses::default().environment());
         let opening = mapped.reset(task, seed).unwrap();
         let sight = fresh.reset(&inner, seed).unwrap();
@@ -249,7 +251,7 @@ fn everything_on_a_map_is_true_and_each_part_can_be_left_out() {
         let all = json!(["rules", "affordances", "layout"]);
         let (tasks, _) = houses(keys(all.clone(), 1000));
         let task = &tasks.tasks(seed, 1).unwrap().tasks[0];
-        let house = House::deserialize(&Truth::of(task).unwrap().task.truth).unwrap();
+        let house = House::deserialize(&inner(ID, task).unwrap().truth).unwrap();
         let map = map_of(&tasks.environment().reset(task, seed).unwrap());
         assert_eq!(map.iter().collect::<BTreeSet<_>>().len(), map.len(), "{map:?}");
         let room = |text: &str| text.strip_prefix("Room ").unwrap().parse::<usize>().unwrap();
@@ -297,7 +299,7 @@ fn a_policy_explores_and_its_game_begins_afresh_with_the_map() {
         let explore_max = 1 + stream.index(8);
         let (tasks, alive) = houses(json!({"explore_max": explore_max, "converged": 0.0}));
         let task = &tasks.tasks(seed, 1).unwrap().tasks[0];
-        let inner = Truth::of(task).unwrap().task;
+        let inner = inner(ID, task).unwrap();
         assert!(task.prompt.last().unwrap().content.ends_with(EXPLORE));
         let mut mapped = tasks.environment();
         assert_eq!(mapped.reset(task, seed).unwrap(), task.prompt);

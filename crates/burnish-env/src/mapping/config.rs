@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::site::Section;
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
+
+pub use crate::settings::PromptStyle;
 
 /// The configuration of games that are mapped before they are played.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -114,16 +116,6 @@ pub struct Curiosity {
     pub states: f64,
 }
 
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Goal, map and what is seen: for policies trained on this environment.
-    Short,
-    /// With the rules that all games of a kind share.
-    Full,
-}
-
 impl Default for MappingConfig {
     fn default() -> Self {
         MappingConfig {
@@ -145,8 +137,8 @@ impl Default for MappingConfig {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 18] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("grid.size", 2.0, 12.0, "fields of a side"),
     ("grid.walls", 0.0, 60.0, "number of walls"),
     ("grid.pits", 0.0, 60.0, "number of pits"),
@@ -167,18 +159,13 @@ const BOUNDS: [(&str, f64, f64, &str); 18] = [
     ("steps_max", 1.0, 200.0, "most steps of the game"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl MappingConfig {
     /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let GridConfig { size, walls, pits, .. } = self.grid;
         let room = usize::from(size * size).saturating_sub(2);
         if walls + pits > room {

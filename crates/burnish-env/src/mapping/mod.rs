@@ -22,11 +22,13 @@ mod tests;
 use std::collections::BTreeMap;
 
 use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::{Message, Task};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::digest;
+use crate::many_turns::ManyTurns;
 use crate::settings::config_error;
+use crate::tasks::{read, seed_of, task};
 use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
 use explore::{Explored, explore, lines};
 use site::{Facts, Site};
@@ -79,8 +81,7 @@ struct Truth {
 
 impl Truth {
     fn of(task: &Task) -> Result<Self, EnvError> {
-        Truth::deserialize(&task.truth)
-            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
+        read(ID, task)
     }
 
     /// What is known when the game begins.
@@ -212,32 +213,24 @@ impl Mapping {
         }
         let content = settings::to_value(truth)?;
         let game = settings::to_value(&truth.game)?;
-        Ok(Task {
-            // The name is that of the game: whoever explored it, it is the same task.
-            id: TaskId(format!("{ID}/{}", digest(game.to_string().as_bytes()))),
-            environment: ID.to_owned(),
-            prompt,
-            truth: content,
-            labels: BTreeMap::new(),
-        })
+        // The name is that of the game: whoever explored it, it is the same task.
+        Ok(task(ID, digest(game.to_string().as_bytes()), prompt, content, BTreeMap::new()))
     }
 }
 
 impl Generator for Mapping {
-    crate::configured!(ID, config::bounds);
+    crate::configured!(ID, config::BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(vec!["success".to_owned()])
     }
 
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let mut report =
-            CellReport { cell: format!("{:?}", self.config.game).to_lowercase(), ..CellReport::default() };
+        let mut report = CellReport::new(format!("{:?}", self.config.game).to_lowercase());
         let global = self.config.global()?;
         let mut tasks = Vec::with_capacity(count);
         for index in 0..count {
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            let mut stream = Stream::new(place.seed());
+            let mut stream = Stream::new(seed_of(seed, index));
             let game = self.config.game(&mut stream, &mut report)?;
             let explored = match self.config.policy_explores() {
                 true => Explored { map: Facts::new(), steps: 0, curiosity: 0.0, reached: false },
@@ -252,7 +245,7 @@ impl Generator for Mapping {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(play::MappingEnvironment::new(self.config.clone()))
+        Box::new(ManyTurns::<Box<dyn play::Session>>::new(self.config.clone()))
     }
 
     fn draw(&self, task: &Task, _answer: Option<&str>) -> String {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use burnish_core::{Message, Task, Verdict};
+use burnish_core::{Task, Verdict};
 
 use super::config::MappingConfig;
 use super::explore::{DONE, Explored, Walk, lines, shown};
 use super::site::{Ending, Section, Site};
 use super::{Game, ID, Truth};
-use crate::{EnvError, Environment, Step};
+use crate::EnvError;
+use crate::many_turns::{Turns, said};
 
 /// What is said after an action that does nothing.
 pub(super) const NOTHING: &str = "nothing happens";
@@ -164,47 +165,19 @@ impl<S: Site> Session for Playing<S> {
     }
 }
 
-/// Plays games that were mapped.
-pub(super) struct MappingEnvironment {
-    config: MappingConfig,
-    session: Option<Box<dyn Session>>,
-    over: bool,
-}
+impl Turns for Box<dyn Session> {
+    const ID: &str = ID;
+    type Config = MappingConfig;
 
-impl MappingEnvironment {
-    pub(super) fn new(config: MappingConfig) -> Self {
-        MappingEnvironment { config, session: None, over: false }
+    fn begin(config: &MappingConfig, task: &Task) -> Result<Self, EnvError> {
+        Ok(begin(&Truth::of(task)?, config))
     }
 
-    fn session(&mut self) -> Result<&mut Box<dyn Session>, EnvError> {
-        let not_started = || EnvError::Failed(format!("{ID}: no episode has been started: reset first"));
-        self.session.as_mut().ok_or_else(not_started)
-    }
-}
-
-impl Environment for MappingEnvironment {
-    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        self.session = Some(begin(&Truth::of(task)?, &self.config));
-        self.over = false;
-        Ok(task.prompt.clone())
+    fn act(&mut self, _: &MappingConfig, answer: &str) -> Option<String> {
+        (**self).act(said(answer))
     }
 
-    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        if self.over {
-            return Err(EnvError::Failed(format!("{ID}: the episode is over")));
-        }
-        let text = &action.content;
-        let text = text.rsplit_once("</think>").map_or(text.as_str(), |(_, rest)| rest).trim();
-        match self.session()?.act(text) {
-            Some(said) => Ok(Step::Continue(vec![Message::user(said)])),
-            None => {
-                self.over = true;
-                Ok(Step::Done)
-            }
-        }
-    }
-
-    fn verify(&mut self) -> Result<Verdict, EnvError> {
-        Ok(self.session()?.verdict())
+    fn verdict(&self, _: &MappingConfig) -> Verdict {
+        (**self).verdict()
     }
 }

@@ -7,8 +7,8 @@ use burnish_http::{Patience, Server, key_from};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// Wait before a request is repeated that failed.
 const WAIT: Duration = Duration::from_millis(500);
@@ -101,15 +101,13 @@ impl Default for Config {
 }
 
 /// The bounds of the numeric keys.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&[
-        ("success_at", -1e9, 1e9, "least reward of an episode that is a success"),
-        ("sessions", 1.0, 1024.0, "most sessions, and so most episodes at the same time"),
-        ("timeout_seconds", 0.1, 86_400.0, "longest wait for one answer, in seconds"),
-        ("message_bytes", 1024.0, (1_u64 << 30) as f64, "longest answer that is read"),
-        ("episode_bytes", 1024.0, (1_u64 << 40) as f64, "most bytes that are read in one episode"),
-    ])
-}
+pub(super) const BOUNDS: &[BoundRow] = &[
+    ("success_at", -1e9, 1e9, "least reward of an episode that is a success"),
+    ("sessions", 1.0, 1024.0, "most sessions, and so most episodes at the same time"),
+    ("timeout_seconds", 0.1, 86_400.0, "longest wait for one answer, in seconds"),
+    ("message_bytes", 1024.0, (1_u64 << 30) as f64, "longest answer that is read"),
+    ("episode_bytes", 1024.0, (1_u64 << 40) as f64, "most bytes that are read in one episode"),
+];
 
 impl Config {
     /// Checks what the types do not express.
@@ -128,7 +126,7 @@ impl Config {
         if self.reset.contains_key("seed") {
             return Err(config_error("reset", "the seed is the task's; leave `seed` out"));
         }
-        check_bounds(&to_value(self)?, &bounds())
+        check_bounds(self, BOUNDS)
     }
 
     /// The server, of which nothing is asked yet.

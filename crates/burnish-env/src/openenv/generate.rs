@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::{Message, Task};
 use serde_json::Value;
 
 use super::ID;
-use super::config::{Config, bounds};
+use super::config::{BOUNDS, Config};
 use super::play::{Playing, REWARD, seed_of};
 use super::pool::Pool;
 use crate::settings::to_value;
+use crate::tasks::{self, task};
 use crate::{Bound, CellReport, EnvError, Environment, Generator, TaskSet};
 
 /// A server whose environments are played.
@@ -41,7 +41,7 @@ impl Generator for OpenEnv {
     }
 
     fn bounds(&self) -> Vec<Bound> {
-        bounds()
+        Bound::of(BOUNDS)
     }
 
     fn components(&self) -> Option<Vec<String>> {
@@ -57,21 +57,14 @@ impl Generator for OpenEnv {
     }
 
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let task = |index: usize| {
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            let seed = (place.seed() >> 32) as u32;
-            Task {
-                id: TaskId(format!("{ID}/{seed}")),
-                environment: ID.to_owned(),
-                // What is there to see is known when the episode begins.
-                prompt: vec![Message::user(format!("The environment begins with the seed {seed}."))],
-                truth: seed.into(),
-                labels: BTreeMap::new(),
-            }
+        let made = |index| {
+            let seed = (tasks::seed_of(seed, index) >> 32) as u32;
+            // What is there to see is known when the episode begins.
+            let prompt = vec![Message::user(format!("The environment begins with the seed {seed}."))];
+            task(ID, seed, prompt, seed.into(), BTreeMap::new())
         };
-        let cell =
-            CellReport { cell: "tasks".to_owned(), made: count, drawn: count, ..CellReport::default() };
-        Ok(TaskSet { tasks: (0..count).map(task).collect(), cells: vec![cell] })
+        let cell = CellReport::all("tasks", count);
+        Ok(TaskSet { tasks: (0..count).map(made).collect(), cells: vec![cell] })
     }
 
     fn environment(&self) -> Box<dyn Environment> {

@@ -21,9 +21,7 @@ mod shape;
 #[cfg(test)]
 mod shape_tests;
 
-use serde_json::Value;
-
-use crate::{EnvError, Generator, Kind, settings};
+use crate::{Kind, settings};
 
 pub use config::{Config, Counted, Repeats};
 pub use generate::OpenEnv;
@@ -39,9 +37,5 @@ pub const KIND: Kind = Kind {
     summary: "An environment that somebody serves over OpenEnv.",
     axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build,
+    build: |config| Ok(Box::new(OpenEnv::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(OpenEnv::new(settings::read(config)?)?))
-}

@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::menu::{EXTRAS, ITEMS, SIZES};
 use super::talk::PHRASINGS;
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
+
+pub use crate::settings::PromptStyle;
 
 /// The configuration of orders.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,16 +59,6 @@ pub enum User {
     Script,
 }
 
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// As short as possible: for policies trained on this environment.
-    Short,
-    /// With the rules and the menu.
-    Full,
-}
-
 impl Default for OrdersConfig {
     fn default() -> Self {
         OrdersConfig {
@@ -86,8 +78,8 @@ impl Default for OrdersConfig {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 9] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("items", 2.0, ITEMS.len() as f64, "dishes on the menu"),
     ("sizes", 2.0, SIZES.len() as f64, "sizes"),
     ("extras", 1.0, EXTRAS.len() as f64, "extras on the menu"),
@@ -99,18 +91,13 @@ const BOUNDS: [(&str, f64, f64, &str); 9] = [
     ("demonstration_errors", 0.0, 1.0, "share of the demonstrations that guess and end wrong"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl OrdersConfig {
     /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let OrdersConfig { extras, extras_max, .. } = self;
         if extras_max > extras {
             let problem = format!("{extras_max} is above extras, which is {extras}; nearest: {extras}");

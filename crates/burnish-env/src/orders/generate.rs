@@ -12,6 +12,7 @@ use super::play::ORDER;
 use super::talk::{Field, odd, reply};
 use crate::CellReport;
 use crate::shares::{largest_remainder, spread};
+use crate::tasks::seed_of;
 
 /// Most questions to a user in one task: one for each thing to ask for, and one repeated.
 const QUESTIONS: usize = 4;
@@ -27,12 +28,10 @@ pub(super) fn truths(config: &OrdersConfig, seed: u64, count: usize) -> (Vec<Tru
         }
     };
     let made = largest_remainder(&shares, count);
-    let report =
-        |(cell, made): (String, usize)| CellReport { cell, made, drawn: made, ..CellReport::default() };
+    let report = |(cell, made): (String, usize)| CellReport::all(cell, made);
     let reports = names.into_iter().zip(made).map(report).collect();
     let truth = |(index, cell): (usize, usize)| {
-        let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-        let mut stream = Stream::new(place.seed());
+        let mut stream = Stream::new(seed_of(seed, index));
         let wish = Wish::draw(config, &mut stream).text();
         match config.role {
             OrderRole::Clerk => Truth::Clerk { wish, is_told: cell == 0 },

@@ -16,10 +16,11 @@ mod talk;
 #[cfg(test)]
 mod tests;
 
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::{Message, Task};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::digest;
+use crate::tasks::{self, foreign, task};
 use crate::{Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
 use menu::Wish;
 use play::{Clerk, Guest, clerk_reads};
@@ -61,31 +62,27 @@ enum Truth {
 
 impl Truth {
     fn of(task: &Task) -> Result<Truth, EnvError> {
-        Truth::deserialize(&task.truth).map_err(|error| foreign(task, &error.to_string()))
+        tasks::read(ID, task)
     }
 
     fn clerk(self, task: &Task) -> Result<(Wish, bool), EnvError> {
         match self {
             Truth::Clerk { wish, is_told } => Ok((read(task, &wish)?, is_told)),
-            Truth::User { .. } => Err(foreign(task, "it is a user's, but `role` is \"clerk\"")),
+            Truth::User { .. } => Err(foreign(ID, task, "it is a user's, but `role` is \"clerk\"")),
         }
     }
 
     fn guest(self, task: &Task) -> Result<(Wish, Vec<String>), EnvError> {
         match self {
             Truth::User { wish, questions } if !questions.is_empty() => Ok((read(task, &wish)?, questions)),
-            Truth::User { .. } => Err(foreign(task, "it asks nothing")),
-            Truth::Clerk { .. } => Err(foreign(task, "it is a clerk's, but `role` is \"user\"")),
+            Truth::User { .. } => Err(foreign(ID, task, "it asks nothing")),
+            Truth::Clerk { .. } => Err(foreign(ID, task, "it is a clerk's, but `role` is \"user\"")),
         }
     }
 }
 
 fn read(task: &Task, wish: &str) -> Result<Wish, EnvError> {
-    Wish::parse(wish).ok_or_else(|| foreign(task, &format!("`{wish}` is no order")))
-}
-
-fn foreign(task: &Task, problem: &str) -> EnvError {
-    EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id))
+    Wish::parse(wish).ok_or_else(|| foreign(ID, task, format!("`{wish}` is no order")))
 }
 
 /// The generator of orders.
@@ -106,13 +103,8 @@ impl Orders {
 
     fn task(&self, truth: &Truth) -> Result<Task, EnvError> {
         let content = settings::to_value(truth)?;
-        let mut task = Task {
-            id: TaskId(format!("{ID}/{}", digest(content.to_string().as_bytes()))),
-            environment: ID.to_owned(),
-            prompt: Vec::new(),
-            truth: content,
-            labels: generate::labels(truth),
-        };
+        let name = digest(content.to_string().as_bytes());
+        let mut task = task(ID, name, Vec::new(), content, generate::labels(truth));
         task.prompt = match truth.clone() {
             Truth::Clerk { wish, is_told } => clerk_reads(&self.config, &read(&task, &wish)?, is_told),
             Truth::User { wish, questions } => user_reads(
@@ -141,7 +133,7 @@ impl Orders {
 }
 
 impl Generator for Orders {
-    crate::configured!(ID, config::bounds);
+    crate::configured!(ID, config::BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(vec!["success".to_owned()])

@@ -6,8 +6,9 @@ use burnish_core::{Message, Task, Verdict};
 
 use super::config::{OrdersConfig, User};
 use super::menu::{Wish, words};
-use super::talk::{Field, opening, reply, rules, said, user_reads};
+use super::talk::{Field, opening, reply, rules, user_reads};
 use super::{ID, Truth};
+use crate::many_turns::{over, said, started};
 use crate::{EnvError, Environment, Question, Step};
 
 /// The user's name in the run's cast.
@@ -15,14 +16,6 @@ const USER: &str = "user";
 
 /// The prefix of an order.
 pub(super) const ORDER: &str = "order:";
-
-fn not_started() -> EnvError {
-    EnvError::Failed(format!("{ID}: no episode has been started: reset first"))
-}
-
-fn is_over() -> EnvError {
-    EnvError::Failed(format!("{ID}: the episode is over"))
-}
 
 /// The messages that open the clerk's conversation.
 pub(super) fn clerk_reads(config: &OrdersConfig, wish: &Wish, is_told: bool) -> Vec<Message> {
@@ -72,12 +65,12 @@ impl Environment for Clerk {
     }
 
     fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        let episode = self.episode.as_mut().ok_or_else(not_started)?;
+        let episode = started(ID, self.episode.as_mut())?;
         if episode.end.is_some() || episode.asked.is_some() {
-            return Err(is_over());
+            return Err(over(ID));
         }
         episode.turns += 1;
-        let said = said(action);
+        let said = said(&action.content);
         if let Some((_, order)) = said.to_lowercase().rsplit_once(ORDER) {
             episode.end = Some(End::Ordered(Wish::parse(order)));
             return Ok(Step::Done);
@@ -98,16 +91,16 @@ impl Environment for Clerk {
     }
 
     fn hear(&mut self, answer: &Message) -> Result<Step, EnvError> {
-        let episode = self.episode.as_mut().ok_or_else(not_started)?;
+        let episode = started(ID, self.episode.as_mut())?;
         let nobody = || EnvError::Failed(format!("{ID}: nobody was asked"));
         let question = episode.asked.take().ok_or_else(nobody)?;
-        let answer = said(answer).to_owned();
+        let answer = said(&answer.content).to_owned();
         episode.heard.push((question, answer.clone()));
         Ok(Step::Continue(vec![Message::user(answer)]))
     }
 
     fn verify(&mut self) -> Result<Verdict, EnvError> {
-        let Taking { wish, turns, end, .. } = self.episode.as_ref().ok_or_else(not_started)?;
+        let Taking { wish, turns, end, .. } = started(ID, self.episode.as_ref())?;
         let order = match end {
             Some(End::Ordered(order)) => order.as_ref(),
             Some(End::Left) | None => None,
@@ -171,11 +164,11 @@ impl Environment for Guest {
     }
 
     fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        let episode = self.episode.as_mut().ok_or_else(not_started)?;
+        let episode = started(ID, self.episode.as_mut())?;
         if episode.answers.len() >= episode.questions.len() {
-            return Err(is_over());
+            return Err(over(ID));
         }
-        episode.answers.push(said(action).to_owned());
+        episode.answers.push(said(&action.content).to_owned());
         Ok(match episode.questions.get(episode.answers.len()) {
             Some(question) => Step::Continue(vec![Message::user(question)]),
             None => Step::Done,
@@ -184,7 +177,7 @@ impl Environment for Guest {
 
     /// Right if every question got its answer: the same words, in any order.
     fn verify(&mut self) -> Result<Verdict, EnvError> {
-        let Answering { wish, questions, answers } = self.episode.as_ref().ok_or_else(not_started)?;
+        let Answering { wish, questions, answers } = started(ID, self.episode.as_ref())?;
         let sorted = |text: &str| {
             let mut words = words(text);
             words.sort();

@@ -134,12 +134,6 @@ pub(super) fn user_reads(
     messages
 }
 
-/// What an answer says: the text after the last `</think>`.
-pub(super) fn said(message: &Message) -> &str {
-    let text = &message.content;
-    text.rsplit_once("</think>").map_or(text.as_str(), |(_, rest)| rest).trim()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,10 +154,5 @@ mod tests {
         for question in ODD.into_iter().chain(["", "order"]) {
             assert_eq!(reply(&wish, question), "pardon?", "{question}");
         }
-    }
-
-    #[test]
-    fn thoughts_are_not_said() {
-        assert_eq!(said(&Message::assistant("<think>size?</think>\n any extras? ")), "any extras?");
     }
 }

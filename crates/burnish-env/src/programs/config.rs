@@ -3,18 +3,11 @@
 use burnish_sandbox::{Limits, Settings};
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// A range of whole numbers, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Range {
-    /// Least.
-    pub min: u32,
-    /// Greatest.
-    pub max: u32,
-}
+pub type Range = crate::settings::Range<u32>;
 
 /// The configuration of programming tasks. Tasks are spread evenly over the numbers of steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,16 +43,14 @@ impl Default for Config {
 }
 
 /// The bounds of the numeric keys.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&[
-        ("steps.min", 1.0, 8.0, "fewest steps"),
-        ("steps.max", 1.0, 8.0, "most steps"),
-        ("values.min", 1.0, 1000.0, "least number in a step"),
-        ("values.max", 1.0, 1000.0, "greatest number in a step"),
-        ("tests", 1.0, 32.0, "calls by which a program is judged"),
-        ("limits.wall_seconds", 0.1, 60.0, "seconds that a program may take"),
-    ])
-}
+pub(super) const BOUNDS: &[BoundRow] = &[
+    ("steps.min", 1.0, 8.0, "fewest steps"),
+    ("steps.max", 1.0, 8.0, "most steps"),
+    ("values.min", 1.0, 1000.0, "least number in a step"),
+    ("values.max", 1.0, 1000.0, "greatest number in a step"),
+    ("tests", 1.0, 32.0, "calls by which a program is judged"),
+    ("limits.wall_seconds", 0.1, 60.0, "seconds that a program may take"),
+];
 
 impl Config {
     /// Checks what the types do not express.
@@ -67,7 +58,7 @@ impl Config {
     /// # Errors
     /// Names the first key that is out of bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         for (key, range) in [("steps", self.steps), ("values", self.values)] {
             if range.min > range.max {
                 let problem = format!("min {} is above max {}", range.min, range.max);

@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::rng::Stream;
+use burnish_core::{Message, Task};
 use burnish_sandbox::Border;
-use serde_json::Value;
 
-use super::config::{Config, bounds};
-use super::play::{Judge, Playing, truth_of};
+use super::config::{BOUNDS, Config};
+use super::play::{Judge, truth_of};
 use super::steps::{End, Step, shown};
 use super::{ID, Truth};
 use crate::code::COMPONENTS;
 use crate::digest::digest;
+use crate::one_turn::{OneTurn, text_of};
 use crate::settings::{config_error, to_value};
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::tasks::{seed_of, task, unify};
+use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
 /// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 1_000;
@@ -88,17 +89,12 @@ impl Programs {
             .map(|(list, result)| format!("assert f({}) == {result}", shown(list)))
             .collect();
         let truth = Truth { program: program(&drawn.steps, drawn.end), tests };
-        Ok(Task {
-            // The name is that of what is asked: other tests of the same chain are the same task.
-            id: TaskId(format!("{ID}/{}", digest(prompt.as_bytes()))),
-            environment: ID.to_owned(),
-            prompt: vec![Message::user(prompt)],
-            truth: to_value(&truth)?,
-            labels: BTreeMap::from([
-                ("steps".to_owned(), drawn.steps.len().to_string()),
-                ("returns".to_owned(), drawn.end.words().to_owned()),
-            ]),
-        })
+        let labels = BTreeMap::from([
+            ("steps".to_owned(), drawn.steps.len().to_string()),
+            ("returns".to_owned(), drawn.end.words().to_owned()),
+        ]);
+        // The name is that of what is asked: other tests of the same chain are the same task.
+        Ok(task(ID, digest(prompt.as_bytes()), vec![Message::user(prompt)], to_value(&truth)?, labels))
     }
 }
 
@@ -126,20 +122,10 @@ fn program(steps: &[Step], end: End) -> String {
 }
 
 impl Generator for Programs {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(COMPONENTS.map(str::to_owned).into())
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        bounds()
     }
 
     fn ready(&self) -> Result<(), EnvError> {
@@ -150,24 +136,22 @@ impl Generator for Programs {
     /// occurrence, because an id stands for one content.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let counts: Vec<u32> = (self.config.steps.min..=self.config.steps.max).collect();
-        let mut cells: Vec<CellReport> = counts
-            .iter()
-            .map(|count| CellReport { cell: format!("steps={count}"), ..CellReport::default() })
-            .collect();
-        let mut tasks: Vec<Task> = Vec::with_capacity(count);
-        let mut known: BTreeMap<TaskId, usize> = BTreeMap::new();
+        let mut cells: Vec<CellReport> =
+            counts.iter().map(|count| CellReport::new(format!("steps={count}"))).collect();
+        let mut tasks = Vec::with_capacity(count);
         for index in 0..count {
             let at = index % counts.len();
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            let task = self.task(&self.draw_chain(counts[at], place.seed(), &mut cells[at])?)?;
-            let first = *known.entry(task.id.clone()).or_insert(index);
-            tasks.push(if first == index { task } else { tasks[first].clone() });
+            tasks.push(self.task(&self.draw_chain(counts[at], seed_of(seed, index), &mut cells[at])?)?);
         }
+        unify(&mut tasks);
         Ok(TaskSet { tasks, cells })
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Playing::new(self.judge.clone()))
+        let judge = self.judge.clone();
+        let verdict =
+            move |truth: &Truth, answer: Option<&Message>| Ok(judge.verdict(truth, text_of(answer)));
+        Box::new(OneTurn::new(ID, truth_of, verdict).slow())
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {

@@ -10,9 +10,8 @@ mod play;
 mod steps;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::{EnvError, Generator, Kind, settings};
+use crate::{Kind, settings};
 
 pub use config::{Config, Range};
 pub use generate::Programs;
@@ -28,12 +27,8 @@ pub const KIND: Kind = Kind {
     summary: "A Python function on a list, described in words and judged by running it.",
     axes: Some(["steps", "returns"]),
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build,
+    build: |config| Ok(Box::new(Programs::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(Programs::new(settings::read(config)?)?))
-}
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

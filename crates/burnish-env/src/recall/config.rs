@@ -8,8 +8,8 @@ use super::kind::{Form, RecallTask, Surroundings};
 use super::needles::{Name, capacities, shortest_needle};
 use super::wording::{PromptStyle, bytes_without_haystack};
 use super::words::{ADJECTIVES, NOUNS, PEOPLE};
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// Numbers of needles, of the tasks that have several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,8 +123,8 @@ const LENGTH_MAX: usize = 1 << 24;
 /// Most entries of a list.
 const LIST_MAX: usize = 64;
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 13] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("vocabulary", 1.0, PEOPLE.len() as f64, "words of each kind in generated sentences"),
     ("needles.keys", 1.0, 64.0, "needles of niah_multikey_1"),
     ("needles.values", 1.0, 16.0, "needles under the key of niah_multivalue"),
@@ -140,18 +140,13 @@ const BOUNDS: [(&str, f64, f64, &str); 13] = [
     ("variables.digits", 1.0, 18.0, "digits of a variable's value"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl Config {
     /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let names: Vec<&str> = self.tasks.iter().map(|task| task.name()).collect();
         check_list("tasks", &names)?;
         check_list("lengths", &self.lengths)?;

@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::{Message, Task};
 
 use super::ID;
-use super::config::{Config, bounds};
+use super::config::{BOUNDS, Config};
 use super::draw::{Cell, draw};
 use super::haystack;
 use super::judge::{Later, Truth};
 use super::play::Episode;
 use super::wording::answer;
 use crate::digest::digest;
+use crate::many_turns::ManyTurns;
 use crate::settings::{config_error, to_value};
+use crate::tasks::{seed_of, task, unify};
 use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
 /// Candidates drawn for one task before its cell is considered empty.
@@ -76,22 +78,17 @@ impl Recall {
     }
 
     fn task(&self, cell: Cell, prompt: String, truth: &Truth) -> Result<Task, EnvError> {
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", digest(prompt.as_bytes()))),
-            environment: ID.to_owned(),
-            prompt: vec![Message::user(prompt)],
-            truth: to_value(truth)?,
-            labels: BTreeMap::from([
-                ("task".to_owned(), cell.task.name().to_owned()),
-                ("length".to_owned(), cell.length.to_string()),
-                ("depth".to_owned(), cell.depth_label()),
-            ]),
-        })
+        let labels = BTreeMap::from([
+            ("task".to_owned(), cell.task.name().to_owned()),
+            ("length".to_owned(), cell.length.to_string()),
+            ("depth".to_owned(), cell.depth_label()),
+        ]);
+        Ok(task(ID, digest(prompt.as_bytes()), vec![Message::user(prompt)], to_value(truth)?, labels))
     }
 }
 
 impl Generator for Recall {
-    crate::configured!(ID, bounds);
+    crate::configured!(ID, BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(vec!["recall".to_owned()])
@@ -107,23 +104,20 @@ impl Generator for Recall {
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let cells = in_turns(self.cells(), &mut Stream::new(Address::new(seed, Purpose::Shuffle).seed()));
         let mut reports: BTreeMap<String, CellReport> = BTreeMap::new();
-        let mut tasks: Vec<Task> = Vec::with_capacity(count);
-        let mut known: BTreeMap<TaskId, usize> = BTreeMap::new();
+        let mut tasks = Vec::with_capacity(count);
         for index in 0..count {
             let cell = cells[index % cells.len()];
-            let named = || CellReport { cell: cell.to_string(), ..CellReport::default() };
+            let named = || CellReport::new(cell.to_string());
             let report = reports.entry(cell.to_string()).or_insert_with(named);
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            let (prompt, truth) = self.instance(cell, place.seed(), report)?;
-            let task = self.task(cell, prompt, &truth)?;
-            let first = *known.entry(task.id.clone()).or_insert(index);
-            tasks.push(if first == index { task } else { tasks[first].clone() });
+            let (prompt, truth) = self.instance(cell, seed_of(seed, index), report)?;
+            tasks.push(self.task(cell, prompt, &truth)?);
         }
+        unify(&mut tasks);
         Ok(TaskSet { tasks, cells: reports.into_values().collect() })
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Episode::default())
+        Box::new(ManyTurns::<Episode>::new(()))
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ID;
 use crate::EnvError;
+use crate::tasks::{foreign, read};
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,11 +36,9 @@ impl Truth {
     /// # Errors
     /// If the task is not one of this environment.
     pub fn of(task: &Task) -> Result<Self, EnvError> {
-        let foreign =
-            |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
-        let truth = Truth::deserialize(&task.truth).map_err(|error| foreign(error.to_string()))?;
+        let truth: Truth = read(ID, task)?;
         if truth.turns().any(<[String]>::is_empty) {
-            return Err(foreign("it has no references".to_owned()));
+            return Err(foreign(ID, task, "it has no references"));
         }
         Ok(truth)
     }

@@ -21,9 +21,7 @@ mod play;
 mod wording;
 mod words;
 
-use serde_json::Value;
-
-use crate::{EnvError, Generator, Kind, settings};
+use crate::{Kind, settings};
 
 pub use config::{Config, Needles, Numbers, Uuids, Variables, Words};
 pub use generate::Recall;
@@ -41,9 +39,5 @@ pub const KIND: Kind = Kind {
     summary: "Find needles in a haystack and track variables, by length and depth (RULER's tasks; single turn).",
     axes: Some(["length", "depth"]),
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build,
+    build: |config| Ok(Box::new(Recall::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(Recall::new(settings::read(config)?)?))
-}

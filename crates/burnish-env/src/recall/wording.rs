@@ -1,20 +1,10 @@
 //! What needles, questions and answers sound like.
 
-use serde::{Deserialize, Serialize};
-
 use super::config::Config;
 use super::kind::{Form, RecallTask, Surroundings};
 use super::needles::{Hidden, Question, hide};
 
-/// The style of the prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// RULER's wording, for any language model.
-    Full,
-    /// In few characters: the policy must already know the task.
-    Short,
-}
+pub use crate::settings::PromptStyle;
 
 /// The prompt before and after the text.
 pub(super) struct Frame {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 use super::code::CodeConfig;
-use super::config::{bounds, label};
+use super::config::{BOUNDS, label};
 use super::data::column;
 use crate::EnvError;
 use crate::settings::{check_bounds, config_error};
@@ -146,7 +146,7 @@ impl VerifierConfig {
                     let example = "name the program that judges, such as [\"python3\", \"reward.py\"]";
                     return Err(config_error(&format!("{key}.command"), example));
                 }
-                check_bounds(&json!({"verifier": command}), &bounds()).map_err(|error| below(key, error))
+                check_bounds(&json!({"verifier": command}), BOUNDS).map_err(|error| below(key, error))
             }
             VerifierConfig::Column(ByColumn { column, .. }) if column.is_empty() => {
                 let problem = "name the column that says which verifier judges a row";

@@ -14,7 +14,7 @@ use super::built_in::LanguageOf;
 use super::choice::{CommandConfig, VerifierConfig};
 use crate::servers::ServerConfig;
 use crate::settings::config_error;
-use crate::{Bound, EnvError};
+use crate::{BoundRow, EnvError};
 
 /// The configuration of tasks from files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,14 +104,12 @@ impl Default for Config {
 }
 
 /// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&[
-        ("verifier.timeout_seconds", 0.001, 3_600.0, "longest wait for one line of judgement"),
-        ("verifier.startup_seconds", 0.0, 3_600.0, "what a freshly started verifier gets on top of that"),
-        ("verifier.workers", 1.0, 256.0, "processes that judge side by side"),
-        ("verifier.batch", 1.0, 4_096.0, "requests that go together on a line"),
-    ])
-}
+pub(super) const BOUNDS: &[BoundRow] = &[
+    ("verifier.timeout_seconds", 0.001, 3_600.0, "longest wait for one line of judgement"),
+    ("verifier.startup_seconds", 0.0, 3_600.0, "what a freshly started verifier gets on top of that"),
+    ("verifier.workers", 1.0, 256.0, "processes that judge side by side"),
+    ("verifier.batch", 1.0, 4_096.0, "requests that go together on a line"),
+];
 
 impl Config {
     /// Checks what the types do not express.

@@ -61,15 +61,13 @@ mod verifier;
 
 use burnish_core::{Message, Role, Task, ToolSpec, Validity, Verdict};
 use burnish_verify::Reading;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::servers::{Hands, Servers};
 use crate::{
-    Bound, CellReport, Demonstrations, EnvError, Environment, FileRows, Generator, Hints, Kind, TaskSet,
-    settings,
+    CellReport, Demonstrations, EnvError, Environment, FileRows, Generator, Hints, Kind, TaskSet, settings,
 };
 use play::{Judged, State};
 use verifier::{Judge, judge_of};
@@ -90,12 +88,8 @@ pub const KIND: Kind = Kind {
     summary: "Tasks from jsonl, csv or parquet files, judged by a built-in verifier or your own command.",
     axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build,
+    build: |config| Ok(Box::new(Rows::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(Rows::new(settings::read(config)?)?))
-}
 
 /// Provides the rows of files as tasks.
 #[derive(Debug)]
@@ -164,13 +158,7 @@ impl Rows {
 }
 
 impl Generator for Rows {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        settings::to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, config::BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         let names = |component: Component| component.name().to_owned();
@@ -180,10 +168,6 @@ impl Generator for Rows {
             VerifierConfig::Elsewhere(_) => Some(Vec::new()),
             VerifierConfig::Command(_) | VerifierConfig::Column(_) => None,
         }
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        config::bounds()
     }
 
     fn ready(&self) -> Result<(), EnvError> {
@@ -209,12 +193,11 @@ impl Generator for Rows {
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let mut made: BTreeMap<String, usize> = BTreeMap::new();
         let mut tasks = Vec::with_capacity(count);
-        for index in (0u64..).flat_map(|epoch| burnish_data::order(self.rows.len(), seed, epoch)).take(count)
-        {
+        for index in burnish_data::passes(self.rows.len(), seed).take(count) {
             *made.entry(self.rows.file(index)).or_default() += 1;
             tasks.push(self.rows.task(index)?);
         }
-        let cell = |(cell, made)| CellReport { cell, made, drawn: made, ..CellReport::default() };
+        let cell = |(cell, made)| CellReport::all(cell, made);
         Ok(TaskSet { tasks, cells: made.into_iter().map(cell).collect() })
     }
 

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::scene::{COLOURS, SHAPES};
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// How scenes and questions are made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,8 +58,8 @@ impl Default for Config {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 9] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("rows", 1.0, 16.0, "rows of the grid"),
     ("columns", 1.0, 16.0, "columns of the grid"),
     ("objects", 1.0, SHAPES.len() as f64 - 1.0, "objects in a scene"),
@@ -71,18 +71,13 @@ const BOUNDS: [(&str, f64, f64, &str); 9] = [
     ("questions.caption", 0.0, 1e6, "how often everything is asked for"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl Config {
     /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let Config { rows, columns, objects, shapes, questions, .. } = self;
         if objects >= shapes {
             let problem = format!(

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_core::{Message, Task, TaskId};
-use serde_json::Value;
+use burnish_core::rng::Stream;
+use burnish_core::{Message, Task};
 
 use super::ID;
-use super::config::{Config, Questions, bounds};
+use super::config::{BOUNDS, Config, Questions};
 use super::draw::{Cell, draw};
 use super::scene::{Question, Truth};
 use crate::digest::digest;
 use crate::one_turn::{OneTurn, text_of};
 use crate::settings::to_value;
 use crate::shares::spread;
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::tasks::{seed_of, task};
+use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
 /// Makes tasks about scenes.
 #[derive(Debug, Clone)]
@@ -62,39 +62,22 @@ impl Scenes {
         if let Question::Present(_) = truth.question {
             labels.insert("answer".to_owned(), truth.answer());
         }
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", digest(value.to_string().as_bytes()))),
-            environment: ID.to_owned(),
-            prompt: vec![Message::user(truth.prompt())],
-            truth: value,
-            labels,
-        })
+        Ok(task(ID, digest(value.to_string().as_bytes()), vec![Message::user(truth.prompt())], value, labels))
     }
 }
 
 impl Generator for Scenes {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(vec!["answer".to_owned()])
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        bounds()
     }
 
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let mut made: BTreeMap<Cell, usize> = BTreeMap::new();
         let mut tasks = Vec::with_capacity(count);
         for (index, cell) in self.cells(count).into_iter().enumerate() {
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            tasks.push(self.task(cell, &draw(&self.config, cell, &mut Stream::new(place.seed())))?);
+            tasks.push(self.task(cell, &draw(&self.config, cell, &mut Stream::new(seed_of(seed, index))))?);
             *made.entry(cell).or_default() += 1;
         }
         let cells = made.into_iter().map(|(cell, made)| {
@@ -106,7 +89,7 @@ impl Generator for Scenes {
                 _ => "",
             };
             let cell = format!("question={question} prior={prior}{answer}");
-            CellReport { cell, made, drawn: made, ..CellReport::default() }
+            CellReport::all(cell, made)
         });
         Ok(TaskSet { tasks, cells: cells.collect() })
     }

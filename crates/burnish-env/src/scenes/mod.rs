@@ -15,9 +15,7 @@ mod draw;
 mod generate;
 mod scene;
 
-use serde_json::Value;
-
-use crate::{EnvError, Generator, Kind, settings};
+use crate::{Kind, settings};
 
 pub use config::{Config, Questions};
 pub use generate::Scenes;
@@ -33,9 +31,5 @@ pub const KIND: Kind = Kind {
     summary: "Answer questions about a toy image whose objects mostly look as usual, or against that (single turn).",
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     axes: Some(["question", "prior"]),
-    build,
+    build: |config| Ok(Box::new(Scenes::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(Scenes::new(settings::read(config)?)?))
-}

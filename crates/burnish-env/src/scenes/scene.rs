@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ID;
 use crate::EnvError;
+use crate::tasks::{foreign, read};
 
 /// Names of shapes, and their signs in an image.
 pub(super) const SHAPES: [(&str, char); 8] = [
@@ -97,9 +98,7 @@ impl Truth {
     /// # Errors
     /// If the task is not one of this environment.
     pub fn of(task: &Task) -> Result<Self, EnvError> {
-        let foreign =
-            |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
-        let truth = Truth::deserialize(&task.truth).map_err(|error| foreign(error.to_string()))?;
+        let truth: Truth = read(ID, task)?;
         let asked = match truth.question {
             Question::Present(object) => Some(object),
             Question::Colour(shape) => Some(Object { colour: 0, shape }),
@@ -107,12 +106,12 @@ impl Truth {
         };
         let is_known = |object: Object| object.colour < COLOURS.len() && object.shape < SHAPES.len();
         if !truth.objects().chain(asked).all(is_known) {
-            return Err(foreign("it has a colour or a shape that there is not".to_owned()));
+            return Err(foreign(ID, task, "it has a colour or a shape that there is not"));
         }
         if let Question::Colour(shape) = truth.question
             && truth.colour_of(shape).is_none()
         {
-            return Err(foreign("it asks for the colour of a shape that is not there".to_owned()));
+            return Err(foreign(ID, task, "it asks for the colour of a shape that is not there"));
         }
         Ok(truth)
     }

@@ -9,8 +9,8 @@ use burnish_http::key_from;
 use burnish_mcp::{Address, Limits};
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// What stands for an episode's own folder in `command` and `env`.
 pub(super) const PLACE: &str = "{workspace}";
@@ -71,16 +71,14 @@ impl Default for ServerConfig {
 }
 
 /// The bounds of the numeric keys of one server.
-fn bounds() -> Vec<Bound> {
-    Bound::of(&[
-        ("timeout_seconds", 0.1, 86_400.0, "longest wait for the result of a call, in seconds"),
-        ("startup_seconds", 0.0, 86_400.0, "what a new server gets on top of that"),
-        ("workers", 1.0, 1024.0, "most sessions, and so most episodes at the same time"),
-        ("result_bytes", 64.0, (16 << 20) as f64, "most bytes of a result that the policy reads"),
-        ("message_bytes", 1024.0, burnish_sandbox::LINE_BYTES_MAX as f64, "most bytes of one message"),
-        ("episode_bytes", 1024.0, (1_u64 << 40) as f64, "most bytes that are read in one episode"),
-    ])
-}
+const BOUNDS: &[BoundRow] = &[
+    ("timeout_seconds", 0.1, 86_400.0, "longest wait for the result of a call, in seconds"),
+    ("startup_seconds", 0.0, 86_400.0, "what a new server gets on top of that"),
+    ("workers", 1.0, 1024.0, "most sessions, and so most episodes at the same time"),
+    ("result_bytes", 64.0, (16 << 20) as f64, "most bytes of a result that the policy reads"),
+    ("message_bytes", 1024.0, burnish_sandbox::LINE_BYTES_MAX as f64, "most bytes of one message"),
+    ("episode_bytes", 1024.0, (1_u64 << 40) as f64, "most bytes that are read in one episode"),
+];
 
 impl ServerConfig {
     /// Checks what the types do not express; `key` is the server's key.
@@ -138,7 +136,7 @@ impl ServerConfig {
             }
             _ => {}
         }
-        check_bounds(&to_value(self)?, &bounds()).map_err(|error| match error {
+        check_bounds(self, BOUNDS).map_err(|error| match error {
             EnvError::Config { key: below, problem } => config_error(&format!("{key}.{below}"), &problem),
             other => other,
         })

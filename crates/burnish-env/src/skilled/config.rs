@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::library::Rules;
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// The configuration of tasks that are played with a library of skills.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,8 +62,8 @@ impl Default for SkilledConfig {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 6] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("candidates", 0.0, 9.0, "skills that an episode is given"),
     ("capacity", 1.0, 5000.0, "most skills of the library"),
     ("rate", 0.0, 1.0, "how far one outcome moves the utility of a skill"),
@@ -72,18 +72,13 @@ const BOUNDS: [(&str, f64, f64, &str); 6] = [
     ("start", 0.0, 1000.0, "skills that the library begins with"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl SkilledConfig {
     /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         if self.of.id == super::ID {
             return Err(config_error(
                 "of.id",

@@ -14,15 +14,14 @@ mod play;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burnish_core::rng::{Address, Purpose, Stream, fold_bytes};
-use burnish_core::{Message, Task, TaskId};
-use serde::{Deserialize, Serialize};
+use burnish_core::{Message, Task};
 
+use crate::around::{generates_around, inner, outer};
 use crate::settings::{self, config_error};
-use crate::{Demonstrations, EnvError, Environment, Generator, SkillLibrary, Step, TaskSet};
+use crate::{Demonstrations, EnvError, Environment, Generator, SkillLibrary, Step};
 use play::{ACT, ASK};
 
 pub use config::{Inner, SkilledConfig};
@@ -50,21 +49,6 @@ struct Shelf {
     library: Arc<Library>,
     /// Whether rarely used skills are preferred.
     explores: bool,
-}
-
-/// The truth of a task.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Truth {
-    /// The task of the other environment.
-    task: Task,
-}
-
-impl Truth {
-    fn of(task: &Task) -> Result<Self, EnvError> {
-        Truth::deserialize(&task.truth)
-            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
-    }
 }
 
 /// Makes tasks that are played with a library.
@@ -126,13 +110,7 @@ impl SkilledTasks {
             Some(last) => last.content = format!("{}\n{ask}", last.content),
             None => prompt.push(Message::user(ask)),
         }
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", task.id)),
-            environment: ID.to_owned(),
-            prompt,
-            labels: task.labels.clone(),
-            truth: settings::to_value(&Truth { task })?,
-        })
+        outer(ID, prompt, task)
     }
 
     fn shelf(&self) -> Shelf {
@@ -165,43 +143,15 @@ impl SkillLibrary for SkilledTasks {
 }
 
 impl Generator for SkilledTasks {
-    crate::configured!(ID, config::bounds);
-
-    fn components(&self) -> Option<Vec<String>> {
-        self.inner.components()
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        self.inner.files()
-    }
-
-    fn evaluation_only(&self) -> Option<&'static str> {
-        self.inner.evaluation_only()
-    }
+    crate::configured!(ID, config::BOUNDS);
+    generates_around!(ID);
 
     fn ready(&self) -> Result<(), EnvError> {
         self.inner.ready()
     }
 
-    fn at_once(&self) -> Option<usize> {
-        self.inner.at_once()
-    }
-
-    fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let TaskSet { tasks, cells } = self.inner.tasks(seed, count)?;
-        let tasks = tasks.into_iter().map(|task| self.task(task)).collect::<Result<_, _>>()?;
-        Ok(TaskSet { tasks, cells })
-    }
-
     fn environment(&self) -> Box<dyn Environment> {
         Box::new(play::Skilled::new(self.config.clone(), self.inner.environment(), Arc::clone(&self.shelf)))
-    }
-
-    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
-        match Truth::of(task) {
-            Ok(truth) => self.inner.draw(&truth.task, answer),
-            Err(error) => error.to_string(),
-        }
     }
 
     fn demonstrations(&self) -> Option<&dyn Demonstrations> {
@@ -222,7 +172,7 @@ impl Demonstrations for SkilledTasks {
     /// the skill that the inner environment knows. None where the inner environment has no such episode, or its episode does not
     /// begin with the task's prompt.
     fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
-        let inner = Truth::of(task).ok()?.task;
+        let inner = inner(ID, task).ok()?;
         let shown = self.inner.demonstrations()?.demonstrate_episode(&inner)?;
         let own = shown.strip_prefix(&inner.prompt[..])?;
         let (description, text) = (described(&inner), self.inner.skills()?.skill(&inner)?);

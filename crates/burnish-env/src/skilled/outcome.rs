@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use burnish_core::{Episode, Message};
+use burnish_core::Episode;
 
 use super::library::{Library, Rules, ndcg};
+use crate::many_turns::said;
 
 /// What a turn does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,14 +50,14 @@ impl Outcome {
         let mut best = 0.0_f64;
         if let Some(asking) = asking {
             segments[0] = Segment::Asking;
-            let found = library.retrieve(text_of(asking), rules.candidates, rules.bonus);
+            let found = library.retrieve(said(&asking.content), rules.candidates, rules.bonus);
             let utilities: Vec<f64> = found.iter().map(|skill| skill.utility).collect();
             given = found.iter().map(|skill| skill.id).collect();
             best = utilities.iter().copied().fold(0.0, f64::max);
             if let Some(ordering) = episode.answers.get(1).filter(|_| orders(given.len(), selects)) {
                 segments[1] = Segment::Ordering;
                 // An answer that is no order earns nothing.
-                let order = order_of(text_of(ordering), given.len());
+                let order = order_of(said(&ordering.content), given.len());
                 rewards[1] = ndcg(order.as_deref().unwrap_or_default(), &utilities);
             }
         }
@@ -66,7 +67,7 @@ impl Outcome {
         {
             segments[last] = Segment::Writing;
             rewards[last] = succeeded.map(|succeeded| f64::from(u8::from(succeeded)) - best);
-            written = skill_of(text_of(message));
+            written = skill_of(said(&message.content));
         }
         Outcome { segments, rewards, given, succeeded, written }
     }
@@ -113,12 +114,6 @@ pub(super) fn orders(given: usize, selects: bool) -> bool {
     selects && given > 1
 }
 
-/// The text of an answer behind its thoughts.
-pub(super) fn text_of(message: &Message) -> &str {
-    let text = message.content.as_str();
-    text.rsplit_once("</think>").map_or(text, |(_, rest)| rest).trim()
-}
-
 /// The order of `count` skills that a text gives, as indices: each number from 1 on once. `None` if it is none.
 pub(super) fn order_of(text: &str, count: usize) -> Option<Vec<usize>> {
     let mut order = Vec::with_capacity(count);
@@ -141,7 +136,7 @@ pub(super) fn skill_of(text: &str) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use burnish_core::{Ending, Record, TaskId, Verdict};
+    use burnish_core::{Ending, Message, Record, TaskId, Verdict};
     use proptest::prelude::*;
 
     use super::*;

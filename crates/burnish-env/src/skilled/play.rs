@@ -1,14 +1,15 @@
 //! One episode: ask the library, put in order what it gives, act, write a skill down.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, TurnOutput, Verdict};
+use burnish_core::{Message, Repeating, Task, Verdict};
 
 use super::config::SkilledConfig;
 use super::library::Library;
-use super::outcome::{WROTE, order_of, orders, skill_of, text_of};
-use super::{ID, Shelf, Truth};
+use super::outcome::{WROTE, order_of, orders, skill_of};
+use super::{ID, Shelf};
+use crate::around::{inner, plays_around};
+use crate::many_turns::{said, started};
 use crate::{EnvError, Environment, Step};
 
 /// Plays tasks of another environment with a library of skills.
@@ -53,8 +54,7 @@ impl Skilled {
     }
 
     fn episode(&mut self) -> Result<&mut Episode, EnvError> {
-        let not_started = || EnvError::Failed(format!("{ID}: no episode has been started: reset first"));
-        self.episode.as_mut().ok_or_else(not_started)
+        started(ID, self.episode.as_mut())
     }
 
     /// What the library says. It changes nothing here: on a record, it is not asked again.
@@ -69,9 +69,9 @@ impl Skilled {
                 .map(|(skill, at)| format!("{at} {}: {}", skill.description, skill.text))
                 .collect();
             lines.push(ORDER.to_owned());
-            return Ok(said(lines.join("\n")));
+            return Ok(says(lines.join("\n")));
         }
-        Ok(said(opening(found.first().map(|skill| skill.text.as_str()))))
+        Ok(says(opening(found.first().map(|skill| skill.text.as_str()))))
     }
 
     fn ordered(&mut self, text: &str) -> Result<Step, EnvError> {
@@ -80,7 +80,7 @@ impl Skilled {
         episode.malformed |= order.is_none();
         let first = order.and_then(|order| order.first().copied()).unwrap_or(0);
         episode.stage = Stage::Acting;
-        Ok(said(opening(episode.given.get(first).map(String::as_str))))
+        Ok(says(opening(episode.given.get(first).map(String::as_str))))
     }
 
     /// Passes on what the inner environment does; when it is over, a skill may be written down.
@@ -96,7 +96,7 @@ impl Skilled {
             return Ok(Step::Done);
         }
         episode.stage = Stage::Writing;
-        Ok(said(WRITE.to_owned()))
+        Ok(says(WRITE.to_owned()))
     }
 
     /// Whether the inner environment is being played.
@@ -105,7 +105,7 @@ impl Skilled {
     }
 }
 
-fn said(text: String) -> Step {
+fn says(text: String) -> Step {
     Step::Continue(vec![Message::user(text)])
 }
 
@@ -116,7 +116,7 @@ fn opening(skill: Option<&str>) -> String {
 
 impl Environment for Skilled {
     fn reset(&mut self, task: &Task, seed: u64) -> Result<Vec<Message>, EnvError> {
-        let inner = Truth::of(task)?.task;
+        let inner = inner(ID, task)?;
         self.inner.reset(&inner, seed)?;
         let shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let stage = if self.config.candidates > 0 { Stage::Asking } else { Stage::Acting };
@@ -133,13 +133,7 @@ impl Environment for Skilled {
         Ok(task.prompt.clone())
     }
 
-    fn tools(&self) -> Vec<ToolSpec> {
-        self.inner.tools()
-    }
-
-    fn repeating(&self, tool: &str) -> Option<Repeating> {
-        self.inner.repeating(tool)
-    }
+    plays_around!();
 
     /// What the library says is on the episode's record, because training changes the library. Everything else follows from
     /// that.
@@ -161,14 +155,6 @@ impl Environment for Skilled {
         episode.given = before.iter().map(text_of).collect();
     }
 
-    fn latency(&self, call: &FunctionCall) -> Duration {
-        self.inner.latency(call)
-    }
-
-    fn call(&mut self, call: &FunctionCall, key: &str) -> Result<String, EnvError> {
-        self.inner.call(call, key)
-    }
-
     fn called(&mut self, answer: &Message, said: &[Message]) {
         if self.is_acting() {
             self.inner.called(answer, said);
@@ -177,8 +163,8 @@ impl Environment for Skilled {
 
     fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
         match self.episode()?.stage {
-            Stage::Asking => self.asked(text_of(action)),
-            Stage::Ordering => self.ordered(text_of(action)),
+            Stage::Asking => self.asked(said(&action.content)),
+            Stage::Ordering => self.ordered(said(&action.content)),
             Stage::Acting => {
                 let step = self.inner.step(action)?;
                 self.acted(step)
@@ -186,7 +172,7 @@ impl Environment for Skilled {
             Stage::Writing => {
                 let episode = self.episode()?;
                 episode.wrote = true;
-                episode.malformed |= skill_of(text_of(action)).is_none();
+                episode.malformed |= skill_of(said(&action.content)).is_none();
                 Ok(Step::Done)
             }
         }
@@ -195,14 +181,6 @@ impl Environment for Skilled {
     fn hear(&mut self, said: &Message) -> Result<Step, EnvError> {
         let step = self.inner.hear(said)?;
         self.acted(step)
-    }
-
-    fn answer(&mut self, said: &TurnOutput) -> Result<Step, EnvError> {
-        self.step(&said.message)
-    }
-
-    fn is_slow(&self) -> bool {
-        self.inner.is_slow()
     }
 
     fn verify(&mut self) -> Result<Verdict, EnvError> {

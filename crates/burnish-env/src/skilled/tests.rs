@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use burnish_core::{Ending, Episode, Record, Verdict};
+use burnish_core::{Ending, Episode, Record, TaskId, Verdict};
 use serde_json::{Value, json};
 
 fn of(config: Value) -> SkilledTasks {
@@ -154,15 +154,15 @@ fn the_library_begins_with_skills_of_tasks_that_no_run_trains_on_or_evaluates() 
     let tasks = of(json!({"start": 40}));
     let first = tasks.first_tasks().unwrap();
     assert_eq!(first.len(), 40);
-    let inner = tasks.inner.skills().unwrap();
-    let texts: BTreeSet<String> = first.iter().filter_map(|task| inner.skill(task)).collect();
+    let skills = tasks.inner.skills().unwrap();
+    let texts: BTreeSet<String> = first.iter().filter_map(|task| skills.skill(task)).collect();
     assert!(tasks.library().skills().iter().all(|skill| texts.contains(&skill.text)));
     let first: BTreeSet<TaskId> = first.into_iter().map(|task| task.id).collect();
     for run in 0..4 {
         // Evaluations take their seed as it is, and a run trains on tasks of a seed that it makes of its own.
         for seed in [run, Address::new(run, Purpose::Task).seed()] {
             for task in &tasks.tasks(seed, 40).unwrap().tasks {
-                let played = Truth::of(task).unwrap().task.id;
+                let played = inner(ID, task).unwrap().id;
                 assert!(!first.contains(&played), "{played} of seed {seed}");
             }
         }

@@ -4,8 +4,8 @@ use burnish_sandbox::{Limits, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::families::FAMILIES;
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// Where tasks come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,13 +67,11 @@ impl Default for Config {
 }
 
 /// The bounds of the numeric keys.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&[
-        ("cases", 1.0, 64.0, "most cases of each pool"),
-        ("seconds", 0.1, 60.0, "seconds of processor time that a case may take"),
-        ("hangs", 1.0, 100.0, "cases that may take too long before the others are not run"),
-    ])
-}
+pub(super) const BOUNDS: &[BoundRow] = &[
+    ("cases", 1.0, 64.0, "most cases of each pool"),
+    ("seconds", 0.1, 60.0, "seconds of processor time that a case may take"),
+    ("hangs", 1.0, 100.0, "cases that may take too long before the others are not run"),
+];
 
 impl Config {
     /// Checks what the types do not express.
@@ -81,7 +79,7 @@ impl Config {
     /// # Errors
     /// Names the first key that is out of bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let known = || FAMILIES.iter().map(|family| family.id);
         if let Some(unknown) = self.families.iter().find(|name| !known().any(|id| id == name.as_str())) {
             let known = known().collect::<Vec<_>>().join(", ");

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::{Message, Task};
 use burnish_data::{DataError, read_whole};
 use burnish_sandbox::{Job, Limits, Outcome, Part};
 use serde::Deserialize;
@@ -18,6 +18,7 @@ use serde_json::json;
 use super::report::Cases;
 use super::{ID, Specs, Truth};
 use crate::settings::{config_error, to_value};
+use crate::tasks::{seed_of, task};
 use crate::{CellReport, EnvError, TaskSet};
 
 /// Why nothing may be trained on these tasks.
@@ -232,7 +233,7 @@ impl Specs {
     /// repeated.
     pub(super) fn evalplus(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let order = burnish_data::order(self.problems.len(), Address::new(seed, Purpose::Shuffle).seed(), 0);
-        let mut report = CellReport { cell: "track=evalplus".to_owned(), ..CellReport::default() };
+        let mut report = CellReport::new("track=evalplus");
         let mut tasks: Vec<Task> = Vec::new();
         for index in order {
             if tasks.len() >= count {
@@ -260,14 +261,13 @@ impl Specs {
             return Ok(Err("it has many right answers".to_owned()));
         }
         // Of the place in the files, not of the run: a task of one name has the same cases in every task set.
-        let place = Address { task: index as u64, ..Address::new(0, Purpose::Task) };
         let stdin = json!({
             "program": problem.program,
             "entry": problem.entry,
             "row": problem.row,
             "more": problem.more,
             "cases": self.config.cases,
-            "seed": place.seed(),
+            "seed": seed_of(0, index),
         })
         .to_string();
         let limits =
@@ -321,17 +321,18 @@ impl Problem {
              must hold of the inputs and of the output, in one ```python block. Don't write the function itself."
         );
         let suite = self.id.split('/').next().unwrap_or_default();
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", self.id)),
-            environment: ID.to_owned(),
-            prompt: vec![Message::user(prompt)],
-            truth: to_value(&Truth::Function { inputs, cases, strong: None, program: self.program.clone() })?,
-            labels: BTreeMap::from([
-                ("track".to_owned(), "evalplus".to_owned()),
-                ("family".to_owned(), suite.to_lowercase()),
-                ("answers".to_owned(), "one".to_owned()),
-            ]),
-        })
+        let labels = BTreeMap::from([
+            ("track".to_owned(), "evalplus".to_owned()),
+            ("family".to_owned(), suite.to_lowercase()),
+            ("answers".to_owned(), "one".to_owned()),
+        ]);
+        Ok(task(
+            ID,
+            &self.id,
+            vec![Message::user(prompt)],
+            to_value(&Truth::Function { inputs, cases, strong: None, program: self.program.clone() })?,
+            labels,
+        ))
     }
 }
 

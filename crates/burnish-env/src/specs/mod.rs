@@ -19,17 +19,17 @@ mod repo;
 mod report;
 mod values;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::rng::Stream;
+use burnish_core::{Message, Task};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::digest::digest;
+use crate::one_turn::{OneTurn, text_of};
 use crate::settings::{self, config_error, to_value};
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Kind, TaskSet};
+use crate::tasks::{self, read, seed_of, unify};
+use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, Kind, TaskSet};
 use families::{FAMILIES, Family};
 use generate::Problem;
 
@@ -77,8 +77,7 @@ enum Truth {
 
 impl Truth {
     fn of(task: &Task) -> Result<Self, EnvError> {
-        Truth::deserialize(&task.truth)
-            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
+        read(ID, task)
     }
 }
 
@@ -113,20 +112,15 @@ impl Specs {
 
     fn generated(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let families = self.families();
-        let mut cells: Vec<CellReport> = families
-            .iter()
-            .map(|family| CellReport { cell: format!("family={}", family.id), ..CellReport::default() })
-            .collect();
-        let mut tasks: Vec<Task> = Vec::with_capacity(count);
-        let mut known: BTreeMap<TaskId, usize> = BTreeMap::new();
+        let mut cells: Vec<CellReport> =
+            families.iter().map(|family| CellReport::new(format!("family={}", family.id))).collect();
+        let mut tasks = Vec::with_capacity(count);
         for index in 0..count {
             let at = index % families.len();
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            let task = self.one(families[at], place.seed(), &mut cells[at])?;
-            // The name is that of what is asked: other cases of the same function are the same task.
-            let first = *known.entry(task.id.clone()).or_insert(index);
-            tasks.push(if first == index { task } else { tasks[first].clone() });
+            tasks.push(self.one(families[at], seed_of(seed, index), &mut cells[at])?);
         }
+        // The name is that of what is asked: other cases of the same function are the same task.
+        unify(&mut tasks);
         Ok(TaskSet { tasks, cells })
     }
 
@@ -156,13 +150,13 @@ fn task(problem: &Problem, cases: Cases) -> Result<Task, EnvError> {
         strong: Some(problem.spec(&problem.pre, &problem.post)),
         program: problem.program(),
     };
-    Ok(Task {
-        id: TaskId(format!("{ID}/{}", digest(prompt.as_bytes()))),
-        environment: ID.to_owned(),
-        prompt: vec![Message::user(prompt)],
-        truth: to_value(&truth)?,
-        labels: problem.labels(),
-    })
+    Ok(tasks::task(
+        ID,
+        digest(prompt.as_bytes()),
+        vec![Message::user(prompt)],
+        to_value(&truth)?,
+        problem.labels(),
+    ))
 }
 
 /// What the policy reads.
@@ -179,20 +173,10 @@ fn fenced(spec: &str) -> String {
 }
 
 impl Generator for Specs {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, config::BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(COMPONENTS.map(str::to_owned).into())
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        config::bounds()
     }
 
     fn ready(&self) -> Result<(), EnvError> {
@@ -214,7 +198,10 @@ impl Generator for Specs {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(play::Playing::new(self.judge.clone()))
+        let judge = self.judge.clone();
+        let verdict =
+            move |truth: &Truth, answer: Option<&Message>| Ok(judge.verdict(truth, text_of(answer)));
+        Box::new(OneTurn::new(ID, Truth::of, verdict).slow())
     }
 
     fn evaluation_only(&self) -> Option<&'static str> {

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use burnish_core::{Message, Task, Verdict};
+use burnish_core::{Task, Verdict};
 
 use super::extract::block;
 use super::judge::{Judge, Reading};
 use super::repo::Repo;
 use super::report::{Pool, Report};
-use super::{COMPONENTS, ID, Truth};
-use crate::one_turn::text_of;
-use crate::{EnvError, Environment, Step};
+use super::{COMPONENTS, Truth};
 
 /// Names of the flags.
 const FLAGS: [&str; 7] =
@@ -64,7 +62,7 @@ impl Report {
 
 impl Judge {
     /// The verdict on an answer.
-    fn verdict(&self, truth: &Truth, answer: &str) -> Verdict {
+    pub(super) fn verdict(&self, truth: &Truth, answer: &str) -> Verdict {
         let Some(spec) = block(answer) else {
             return not_run("not_extracted", "there is no ```python block in the answer");
         };
@@ -87,43 +85,6 @@ impl Judge {
             (Reading::Ready, Truth::Function { cases, .. }) => self.judge(spec, cases)?.verdict(),
             (Reading::Ready, Truth::Repo(name)) => Repo::named(name)?.judge(self, spec)?.verdict(),
         })
-    }
-}
-
-/// Plays one task.
-pub(super) struct Playing {
-    judge: Judge,
-    truth: Option<Truth>,
-    answer: Option<Message>,
-}
-
-impl Playing {
-    pub(super) fn new(judge: Judge) -> Self {
-        Playing { judge, truth: None, answer: None }
-    }
-}
-
-impl Environment for Playing {
-    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        self.truth = Some(Truth::of(task)?);
-        self.answer = None;
-        Ok(task.prompt.clone())
-    }
-
-    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        self.answer = Some(action.clone());
-        Ok(Step::Done)
-    }
-
-    fn is_slow(&self) -> bool {
-        true
-    }
-
-    fn verify(&mut self) -> Result<Verdict, EnvError> {
-        let Some(truth) = &self.truth else {
-            return Err(EnvError::Failed(format!("{ID}: verify before reset")));
-        };
-        Ok(self.judge.verdict(truth, text_of(self.answer.as_ref())))
     }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Message, Task, TaskId, Verdict};
+use burnish_core::{Message, Task, Verdict};
 use burnish_sandbox::{Job, Outcome, Part};
 use serde_json::json;
 
@@ -16,6 +16,7 @@ use super::judge::Judge;
 use super::play::verdict;
 use super::{ID, Truth};
 use crate::settings::to_value;
+use crate::tasks::task;
 use crate::{CellReport, EnvError, TaskSet};
 
 /// Why nothing may be trained on these tasks.
@@ -296,17 +297,18 @@ impl Repo {
     }
 
     fn task(&self) -> Result<Task, EnvError> {
-        Ok(Task {
-            id: TaskId(format!("{ID}/repo/{}", self.name)),
-            environment: ID.to_owned(),
-            prompt: vec![Message::user(self.prompt())],
-            truth: to_value(&Truth::Repo(self.name.to_owned()))?,
-            labels: BTreeMap::from([
-                ("track".to_owned(), "repo".to_owned()),
-                ("family".to_owned(), self.name.to_owned()),
-                ("answers".to_owned(), "one".to_owned()),
-            ]),
-        })
+        let labels = BTreeMap::from([
+            ("track".to_owned(), "repo".to_owned()),
+            ("family".to_owned(), self.name.to_owned()),
+            ("answers".to_owned(), "one".to_owned()),
+        ]);
+        Ok(task(
+            ID,
+            format!("repo/{}", self.name),
+            vec![Message::user(self.prompt())],
+            to_value(&Truth::Repo(self.name.to_owned()))?,
+            labels,
+        ))
     }
 }
 
@@ -338,10 +340,9 @@ impl RepoReport {
 /// None that a user can cause.
 pub(super) fn tasks(seed: u64, count: usize) -> Result<TaskSet, EnvError> {
     let seed = Address::new(seed, Purpose::Shuffle).seed();
-    let order = (0u64..).flat_map(|epoch| burnish_data::order(REPOS.len(), seed, epoch));
-    let tasks = order.take(count).map(|index| REPOS[index].task()).collect::<Result<_, _>>()?;
-    let report =
-        CellReport { cell: "track=repo".to_owned(), made: count, drawn: count, ..CellReport::default() };
+    let order = burnish_data::passes(REPOS.len(), seed).take(count);
+    let tasks = order.map(|index| REPOS[index].task()).collect::<Result<_, _>>()?;
+    let report = CellReport::all("track=repo", count);
     Ok(TaskSet { tasks, cells: vec![report] })
 }
 

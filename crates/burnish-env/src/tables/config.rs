@@ -5,18 +5,11 @@ use std::fmt::Display;
 use serde::{Deserialize, Serialize};
 
 use super::draw::{NAMES, NUMBERS, WORDS};
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
 
 /// A range of sizes, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Range {
-    /// Least.
-    pub min: usize,
-    /// Greatest.
-    pub max: usize,
-}
+pub type Range = crate::settings::Range<usize>;
 
 /// What is asked of a generated table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -146,8 +139,8 @@ impl Default for Config {
 /// Most columns: that of names, and one for each other header.
 const COLUMNS_MAX: usize = 1 + NUMBERS.len() + WORDS.len();
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 9] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("rows.min", 2.0, 16.0, "fewest rows"),
     ("rows.max", 2.0, 16.0, "most rows"),
     ("columns.min", 3.0, COLUMNS_MAX as f64, "fewest columns"),
@@ -158,11 +151,6 @@ const BOUNDS: [(&str, f64, f64, &str); 9] = [
     ("permutations", 1.0, 64.0, "versions of each task in different orders"),
     ("cells_max", 1.0, 4096.0, "most cells of a real table"),
 ];
-
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
 
 impl Config {
     /// Are the tables real, with proxies for masks?
@@ -175,7 +163,7 @@ impl Config {
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         for (key, Range { min, max }) in [("rows", self.rows), ("columns", self.columns)] {
             if min > max {
                 let problem = format!("{min} is above {key}.max, which is {max}; nearest: {max}");

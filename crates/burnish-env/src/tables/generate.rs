@@ -8,7 +8,7 @@ use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Message, Task, TaskId};
 
 use super::ID;
-use super::config::{Config, Question, Shuffle, bounds};
+use super::config::{BOUNDS, Config, Question, Shuffle};
 use super::draw::draw;
 use super::execute::execute;
 use super::judge::judge;
@@ -137,7 +137,7 @@ fn other_order(order: &mut [usize], stream: &mut Stream) {
 }
 
 impl Generator for Tables {
-    crate::configured!(ID, bounds);
+    crate::configured!(ID, BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         let is_proxy = self.config.is_real();
@@ -154,8 +154,7 @@ impl Generator for Tables {
         let mut cells = Vec::new();
         if let Some(real) = &self.real {
             let seed = Address::new(seed, Purpose::Shuffle).seed();
-            let order = (0_u64..).flat_map(|epoch| burnish_data::order(real.items.len(), seed, epoch));
-            for index in order.take(originals) {
+            for index in burnish_data::passes(real.items.len(), seed).take(originals) {
                 let item = &real.items[index];
                 let original = Original { truth: item.truth.clone(), labels: item.labels.clone() };
                 tasks.extend(self.versions(&original, place(index))?);
@@ -174,7 +173,7 @@ impl Generator for Tables {
         tasks.truncate(count);
         cells.extend(made.into_iter().map(|((op, rows), made)| {
             let cell = format!("op={} rows={rows}", op.name());
-            CellReport { cell, made, drawn: made, ..CellReport::default() }
+            CellReport::all(cell, made)
         }));
         Ok(TaskSet { tasks, cells })
     }

@@ -22,9 +22,7 @@ mod real;
 mod table;
 mod truth;
 
-use serde_json::Value;
-
-use crate::{EnvError, Generator, Kind, settings};
+use crate::{Kind, settings};
 
 pub use config::{Component, Config, Question, Range, Shuffle};
 pub use execute::{NoAnswer, execute};
@@ -44,9 +42,5 @@ pub const KIND: Kind = Kind {
     summary: "Plan which cells of a table to look at, step by step, so that an executor finds the answer (single turn).",
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     axes: Some(["op", "rows"]),
-    build,
+    build: |config| Ok(Box::new(Tables::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(Tables::new(settings::read(config)?)?))
-}

@@ -7,6 +7,7 @@ use super::ID;
 use super::plan::Plan;
 use super::table::{Order, Table};
 use crate::EnvError;
+use crate::tasks::{foreign, read};
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,19 +37,17 @@ impl Truth {
     /// # Errors
     /// If the task is not one of this environment.
     pub fn of(task: &Task) -> Result<Self, EnvError> {
-        let foreign =
-            |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
-        let truth = Truth::deserialize(&task.truth).map_err(|error| foreign(error.to_string()))?;
+        let truth: Truth = read(ID, task)?;
         let (rows, columns) = truth.size();
         if truth.table.is_empty() || !truth.table.is_rectangular() {
-            return Err(foreign("its table has no cells, or rows of different lengths".to_owned()));
+            return Err(foreign(ID, task, "its table has no cells, or rows of different lengths"));
         }
         let fits = |step: &super::Step| (step.rows.len(), step.columns.len()) == (rows, columns);
         if truth.gold.0.is_empty() || !truth.gold.0.iter().all(fits) {
-            return Err(foreign("its plan has no steps, or masks that do not fit the table".to_owned()));
+            return Err(foreign(ID, task, "its plan has no steps, or masks that do not fit the table"));
         }
         if !truth.order.fits(rows, columns) {
-            return Err(foreign("its order is not one of the table's rows and columns".to_owned()));
+            return Err(foreign(ID, task, "its order is not one of the table's rows and columns"));
         }
         Ok(truth)
     }

@@ -4,8 +4,10 @@ use burnish_verify::abstention::Measure;
 use serde::{Deserialize, Serialize};
 
 use super::draw::{ENTITIES, PEOPLE, ROLES};
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
+
+pub use crate::settings::PromptStyle;
 
 /// The years that facts may cover, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,16 +36,6 @@ impl Default for Reward {
     fn default() -> Self {
         Reward { format: 0.5, abstention: 1.0, measure: Measure::RougeAndExact }
     }
-}
-
-/// The style of the prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// Only facts and question: the policy must already know the task.
-    Short,
-    /// With the task and the required form of the answer, for any language model.
-    Full,
 }
 
 /// The configuration of timed facts.
@@ -99,8 +91,8 @@ const UNANSWERABLE_MAX: f64 = 0.9;
 /// Most years that may be covered.
 const SPAN_MAX: u32 = 500;
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 12] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("facts", 2.0, 60.0, "facts in a context"),
     ("relations", 1.0, 12.0, "relations that share the facts"),
     ("years.first", 1.0, 9_999.0, "first year that facts may cover"),
@@ -115,18 +107,13 @@ const BOUNDS: [(&str, f64, f64, &str); 12] = [
     ("reward.abstention", -10.0, 10.0, "reward of a right abstention"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl Config {
     /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         if self.facts < 2 * self.relations {
             return Err(config_error(
                 "facts",

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::rng::Stream;
+use burnish_core::{Message, Task};
 use burnish_verify::abstention;
-use serde_json::Value;
 
 use super::ID;
-use super::config::{Config, bounds};
+use super::config::{BOUNDS, Config};
 use super::draw::{Cell, draw};
 use super::play::{Truth, judge, verdict};
 use crate::digest::digest;
 use crate::one_turn::OneTurn;
 use crate::settings::{config_error, to_value};
-use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Hints, TaskSet};
+use crate::tasks::{seed_of, task};
+use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, Hints, TaskSet};
 
 /// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 1_000;
@@ -58,17 +58,18 @@ impl TimedFacts {
         let yes_no = if cell.is_answerable { "yes" } else { "no" };
         let prompt = truth.prompt(self.config.prompt);
         let truth_value = to_value(truth)?;
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", digest(truth_value.to_string().as_bytes()))),
-            environment: ID.to_owned(),
-            prompt: vec![Message::user(prompt)],
-            truth: truth_value,
-            labels: BTreeMap::from([
-                ("answerable".to_owned(), yes_no.to_owned()),
-                ("difficulty".to_owned(), cell.difficulty().to_owned()),
-                ("question".to_owned(), truth.question.when.name().to_owned()),
-            ]),
-        })
+        let labels = BTreeMap::from([
+            ("answerable".to_owned(), yes_no.to_owned()),
+            ("difficulty".to_owned(), cell.difficulty().to_owned()),
+            ("question".to_owned(), truth.question.when.name().to_owned()),
+        ]);
+        Ok(task(
+            ID,
+            digest(truth_value.to_string().as_bytes()),
+            vec![Message::user(prompt)],
+            truth_value,
+            labels,
+        ))
     }
 
     /// The cells of `count` tasks in order. In each prefix, the shares are met up to rounding.
@@ -109,20 +110,10 @@ impl Share {
 }
 
 impl Generator for TimedFacts {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(["answer", "format"].map(str::to_owned).into())
-    }
-
-    fn bounds(&self) -> Vec<Bound> {
-        bounds()
     }
 
     /// The shares of unanswerable, unknown and hard questions are met exactly up to rounding, also in each prefix of
@@ -131,10 +122,9 @@ impl Generator for TimedFacts {
         let mut reports: BTreeMap<Cell, CellReport> = BTreeMap::new();
         let mut tasks = Vec::with_capacity(count);
         for (index, cell) in self.cells(count).into_iter().enumerate() {
-            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
-            let named = || CellReport { cell: cell.to_string(), ..CellReport::default() };
+            let named = || CellReport::new(cell.to_string());
             let report = reports.entry(cell).or_insert_with(named);
-            let truth = self.instance(cell, place.seed(), report)?;
+            let truth = self.instance(cell, seed_of(seed, index), report)?;
             tasks.push(self.task(cell, &truth)?);
         }
         Ok(TaskSet { tasks, cells: reports.into_values().collect() })

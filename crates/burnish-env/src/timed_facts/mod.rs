@@ -15,9 +15,7 @@ mod facts;
 mod generate;
 mod play;
 
-use serde_json::Value;
-
-use crate::{EnvError, Generator, Kind, settings};
+use crate::{Kind, settings};
 
 pub use config::{Config, PromptStyle, Reward, Years};
 pub use facts::{Fact, Question};
@@ -35,9 +33,5 @@ pub const KIND: Kind = Kind {
     summary: "Answer who held a role when, from stated facts, or say that no answer is known (single turn).",
     axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build,
+    build: |config| Ok(Box::new(TimedFacts::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(TimedFacts::new(settings::read(config)?)?))
-}

@@ -8,6 +8,7 @@ use super::ID;
 use super::config::{PromptStyle, Reward};
 use super::facts::{Fact, Question};
 use crate::EnvError;
+use crate::tasks::read;
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,8 +26,7 @@ impl Truth {
     /// # Errors
     /// If the task is not one of this environment.
     pub fn of(task: &Task) -> Result<Self, EnvError> {
-        Truth::deserialize(&task.truth)
-            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
+        read(ID, task)
     }
 
     /// The gold answers: one, or none if the question can't be answered.

@@ -16,12 +16,13 @@ use burnish_core::{Message, Task, TaskId, Verdict};
 use burnish_verify::abstention::NO_ANSWER;
 use burnish_verify::qa::joined;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::one_turn::OneTurn;
 use crate::settings::{self, check_bounds, config_error, to_value};
+use crate::tasks::read;
 use crate::timed_facts::{Reward, judge, verdict};
-use crate::{Bound, CellReport, EnvError, Environment, Generator, Kind, TaskSet};
+use crate::{BoundRow, CellReport, EnvError, Environment, Generator, Kind, TaskSet};
 
 pub use rules::{Quadruple, Span, quadruples};
 
@@ -78,13 +79,11 @@ impl Default for Config {
     }
 }
 
-fn bounds() -> Vec<Bound> {
-    Bound::of(&[
-        ("quadruples", 1.0, 1_000.0, "most quadruples of a prompt"),
-        ("reward.format", -10.0, 10.0, "reward of the form"),
-        ("reward.abstention", -10.0, 10.0, "reward of a right abstention"),
-    ])
-}
+const BOUNDS: &[BoundRow] = &[
+    ("quadruples", 1.0, 1_000.0, "most quadruples of a prompt"),
+    ("reward.format", -10.0, 10.0, "reward of the form"),
+    ("reward.abstention", -10.0, 10.0, "reward of a right abstention"),
+];
 
 /// Provides TimeQA's questions.
 #[derive(Debug)]
@@ -99,7 +98,7 @@ impl TimeQa {
     /// # Errors
     /// If a key is out of bounds, or the file can't be read or is not in TimeQA's format.
     pub fn new(config: Config) -> Result<Self, EnvError> {
-        check_bounds(&to_value(&config)?, &bounds())?;
+        check_bounds(&config, BOUNDS)?;
         if config.path.is_empty() {
             let problem =
                 "name TimeQA's human_annotated_test.json (https://github.com/wenhuchen/Time-Sensitive-QA)";
@@ -159,8 +158,7 @@ struct Truth {
 
 impl Truth {
     fn of(task: &Task) -> Result<Self, EnvError> {
-        Truth::deserialize(&task.truth)
-            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
+        read(ID, task)
     }
 
     fn judge(&self, answer: Option<&Message>, reward: &Reward) -> Verdict {
@@ -170,28 +168,18 @@ impl Truth {
 }
 
 impl Generator for TimeQa {
-    fn id(&self) -> &'static str {
-        ID
-    }
-
-    fn config(&self) -> Value {
-        to_value(&self.config).unwrap_or_default()
-    }
+    crate::configured!(ID, BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(["answer", "format"].map(str::to_owned).into())
     }
 
-    fn bounds(&self) -> Vec<Bound> {
-        bounds()
-    }
-
     /// Questions in shuffled order; if `count` exceeds their number, they are repeated.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let seed = Address::new(seed, Purpose::Shuffle).seed();
-        let order = (0u64..).flat_map(|epoch| burnish_data::order(self.questions.len(), seed, epoch));
-        let tasks = order.take(count).map(|index| self.task(index)).collect();
-        let report = CellReport { cell: ID.to_owned(), made: count, drawn: count, ..CellReport::default() };
+        let order = burnish_data::passes(self.questions.len(), seed).take(count);
+        let tasks = order.map(|index| self.task(index)).collect();
+        let report = CellReport::all(ID, count);
         Ok(TaskSet { tasks, cells: vec![report] })
     }
 

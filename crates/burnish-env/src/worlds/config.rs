@@ -9,9 +9,10 @@ use burnish_worlds::query::Refinement;
 use burnish_worlds::{World, builtin, builtin_names};
 use serde::{Deserialize, Serialize};
 
-use super::ID;
-use crate::settings::{check_bounds, config_error, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::{check_bounds, config_error};
+use crate::{BoundRow, EnvError};
+
+pub use crate::settings::PromptStyle;
 
 /// The configuration of tool worlds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,14 +43,7 @@ pub struct WorldsConfig {
 }
 
 /// Least and most calls of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Calls {
-    /// Least.
-    pub min: usize,
-    /// Most.
-    pub max: usize,
-}
+pub type Calls = crate::settings::Range<usize>;
 
 /// A component of the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,16 +67,6 @@ impl Component {
     }
 }
 
-/// The style in which a task is presented to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptStyle {
-    /// What the user says, and nothing else: for policies trained on this environment.
-    Short,
-    /// After a system message that says what to do.
-    Full,
-}
-
 impl Default for WorldsConfig {
     fn default() -> Self {
         WorldsConfig {
@@ -101,8 +85,8 @@ impl Default for WorldsConfig {
     }
 }
 
-/// Key, lower bound, upper bound, help.
-const BOUNDS: [(&str, f64, f64, &str); 6] = [
+/// The bounds of the numeric keys that may be changed.
+pub(super) const BOUNDS: &[BoundRow] = &[
     ("calls.min", 1.0, 12.0, "least calls of a task"),
     ("calls.max", 1.0, 12.0, "most calls of a task"),
     ("turn", 1.0, 12.0, "most calls that the user asks for at once"),
@@ -111,11 +95,6 @@ const BOUNDS: [(&str, f64, f64, &str); 6] = [
     ("tau", 0.0, 1.0, "weight of the calls against the state"),
 ];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) fn bounds() -> Vec<Bound> {
-    Bound::of(&BOUNDS)
-}
-
 impl WorldsConfig {
     /// Checks what the types do not express, and reads the worlds.
     ///
@@ -123,7 +102,7 @@ impl WorldsConfig {
     /// Names the first key that is out of its bounds or contradicts another, and the first world that can't be read or
     /// is not accepted.
     pub(super) fn read(&self) -> Result<Arc<Vec<World>>, EnvError> {
-        check_bounds(&to_value(self)?, &bounds())?;
+        check_bounds(self, BOUNDS)?;
         let Calls { min, max } = self.calls;
         if min > max {
             return Err(config_error("calls.min", &format!("{min} is above calls.max, which is {max}")));
@@ -193,8 +172,3 @@ fn read(path: &str) -> Result<World, String> {
 /// What a policy is told that was not trained on this environment.
 pub(super) const RULES: &str = "You help a user by calling tools. Look up identifiers with the tools; never make one up. Do what is \
     asked, and nothing else. When it is done, answer with a sentence and no call.";
-
-/// The name of the environment in messages of errors.
-pub(super) fn foreign(id: &burnish_core::TaskId, problem: &str) -> EnvError {
-    EnvError::Foreign(format!("task {id} is not one of {ID}: {problem}"))
-}

@@ -14,13 +14,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_core::{Message, Task, TaskId};
+use burnish_core::{Message, Task};
 use burnish_worlds::graph::Graph;
 use burnish_worlds::{Options, Problem, World, problems};
 use serde_json::Value;
 
 use crate::digest::digest;
 use crate::settings::{self, config_error};
+use crate::tasks::task;
 use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 use truth::{Asked, Before, Truth};
 
@@ -71,17 +72,12 @@ impl Worlds {
             prompt.insert(0, Message::system(config::RULES));
         }
         let calls: usize = truth.turns.iter().map(|turn| turn.calls.len()).sum();
-        Ok(Task {
-            id: TaskId(format!("{ID}/{}", digest(content.to_string().as_bytes()))),
-            environment: ID.to_owned(),
-            prompt,
-            truth: content,
-            labels: BTreeMap::from([
-                ("calls".to_owned(), calls.to_string()),
-                ("turns".to_owned(), truth.turns.len().to_string()),
-                ("worlds".to_owned(), truth.worlds.len().to_string()),
-            ]),
-        })
+        let labels = BTreeMap::from([
+            ("calls".to_owned(), calls.to_string()),
+            ("turns".to_owned(), truth.turns.len().to_string()),
+            ("worlds".to_owned(), truth.worlds.len().to_string()),
+        ]);
+        Ok(task(ID, digest(content.to_string().as_bytes()), prompt, content, labels))
     }
 
     /// Names of the tools that are offered: those that are needed, and others of the same worlds, in the worlds' order.
@@ -98,7 +94,7 @@ impl Worlds {
 }
 
 impl Generator for Worlds {
-    crate::configured!(ID, config::bounds);
+    crate::configured!(ID, config::BOUNDS);
 
     fn components(&self) -> Option<Vec<String>> {
         Some(self.config.rewards.iter().map(|component| component.name().to_owned()).collect())

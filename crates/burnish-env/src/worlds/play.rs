@@ -9,8 +9,10 @@ use burnish_worlds::{State, World};
 use serde_json::{Map, Value};
 
 use super::ID;
-use super::config::{Component, foreign};
+use super::config::Component;
 use super::truth::{Places, Truth, call, specs};
+use crate::many_turns::started;
+use crate::tasks::foreign;
 use crate::{EnvError, Environment, Step};
 
 /// Plays tasks on tool worlds.
@@ -41,15 +43,14 @@ impl WorldsEnvironment {
     }
 
     fn episode(&mut self) -> Result<&mut Episode, EnvError> {
-        let not_started = || EnvError::Failed(format!("{ID}: no episode has been started: reset first"));
-        self.episode.as_mut().ok_or_else(not_started)
+        started(ID, self.episode.as_mut())
     }
 }
 
 impl Environment for WorldsEnvironment {
     fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
         let truth = Truth::of(task)?;
-        let places = truth.places(&self.worlds).map_err(|problem| foreign(&task.id, &problem))?;
+        let places = truth.places(&self.worlds).map_err(|problem| foreign(ID, task, problem))?;
         self.episode = Some(Episode {
             states: places.start.clone(),
             places,

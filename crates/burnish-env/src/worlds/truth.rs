@@ -6,8 +6,9 @@ use burnish_worlds::{State, World};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::config::foreign;
+use super::ID;
 use crate::EnvError;
+use crate::tasks::read;
 
 /// What the user hears when everything is done.
 const DONE: &str = "done";
@@ -53,7 +54,7 @@ impl Truth {
     /// # Errors
     /// If the task is not one of this environment.
     pub(super) fn of(task: &Task) -> Result<Self, EnvError> {
-        Truth::deserialize(&task.truth).map_err(|error| foreign(&task.id, &error.to_string()))
+        read(ID, task)
     }
 
     /// The worlds of the task among `worlds`.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::super::config as command;
-use crate::settings::{check_bounds, to_value};
-use crate::{Bound, EnvError};
+use crate::settings::check_bounds;
+use crate::{BoundRow, EnvError};
 
 /// The configuration of a program that asks the policy by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,14 +60,17 @@ impl Default for Config {
 }
 
 /// The bounds of the numeric keys.
-pub(super) fn bounds() -> Vec<Bound> {
-    let shared = command::bounds().into_iter().filter(|bound| bound.key != "episode_bytes");
-    let own = Bound::of(&[
+pub(super) const BOUNDS: &[BoundRow] = {
+    let [timeout, startup, workers, line, _] = command::BOUNDS;
+    &[
+        timeout,
+        startup,
+        workers,
+        line,
         ("request_bytes", 1024.0, (1_u64 << 30) as f64, "longest request to the policy that is read"),
         ("waiting", 1.0, 1024.0, "most requests of one episode that wait at the same time"),
-    ]);
-    shared.chain(own).collect()
-}
+    ]
+};
 
 impl Config {
     /// Checks the numbers.
@@ -75,7 +78,7 @@ impl Config {
     /// # Errors
     /// Names the first key that is out of bounds.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(&to_value(self)?, &bounds())
+        check_bounds(self, BOUNDS)
     }
 
     /// How its processes are started and asked.

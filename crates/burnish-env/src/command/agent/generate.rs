@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burnish_core::{Message, Task};
 
 use super::ID;
-use super::config::{Config, bounds};
+use super::config::{BOUNDS, Config};
 use super::doors::Doors;
 use super::play::Asking;
 use crate::command::Commanded;
@@ -33,7 +33,7 @@ impl Agents {
 }
 
 impl Generator for Agents {
-    crate::configured!(ID, bounds);
+    crate::configured!(ID, BOUNDS);
 
     fn ready(&self) -> Result<(), EnvError> {
         self.tasks.ready()

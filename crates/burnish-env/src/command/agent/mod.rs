@@ -15,9 +15,7 @@ mod generate;
 mod play;
 mod posed;
 
-use serde_json::Value;
-
-use crate::{EnvError, Generator, Kind, settings};
+use crate::{Kind, settings};
 
 pub use config::Config;
 pub use generate::Agents;
@@ -35,9 +33,5 @@ pub const KIND: Kind = Kind {
     summary: "Your own agent, which calls an OpenAI-compatible address for its model; also verifiers environments.",
     axes: None,
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build,
+    build: |config| Ok(Box::new(Agents::new(settings::read(config)?)?)),
 };
-
-fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
-    Ok(Box::new(Agents::new(settings::read(config)?)?))
-}

@@ -155,7 +155,7 @@ proptest! {
         let mut said: Vec<Message> = Vec::new();
         let mut invalid = 0.0;
         for turn in 0..60 {
-            let before = first.world().cloned();
+            let before = world(&first).cloned();
             if turn == cut {
                 second.reset(&task, 0).unwrap();
                 for said in &said {
@@ -167,9 +167,9 @@ proptest! {
             let step = first.step(&said[turn]).unwrap();
             if turn >= cut {
                 prop_assert_eq!(&second.step(&said[turn]).unwrap(), &step);
-                prop_assert_eq!(second.world(), first.world());
+                prop_assert_eq!(world(&second), world(&first));
             }
-            let is_same = before.as_ref() == first.world();
+            let is_same = before.as_ref() == world(&first);
             let verdict = first.verify().unwrap();
             if verdict.rewards["invalid"] > invalid {
                 prop_assert!(is_same, "{}", text);

@@ -57,7 +57,7 @@ fn fewest_answers(generator: &Household, task: &Task) -> usize {
                 if environment.verify().unwrap().success {
                     return answers;
                 }
-                if known.insert(format!("{:?}", environment.world())) {
+                if known.insert(format!("{:?}", world(&environment))) {
                     next.push(said);
                 }
             }
