@@ -97,6 +97,7 @@ impl Batch {
             sequences: &self.sequences,
             groups: &groups,
             directions: &[],
+            parts: &[],
             batch_constants: &[],
         };
         let objective = PolicyLoss::new(&loss)?;

@@ -10,6 +10,7 @@ use crate::distillation::HeadLoss;
 use crate::entropy::AdaptiveEntropy;
 use crate::kl::{AdaptiveKl, KlEstimator};
 use crate::settings::require;
+use crate::terms::{LossTerm, PARTS_MAX, Terms};
 use crate::{
     BatchConstant, Evaluation, Needs, Objective, PolicyLoss, SettingError, Streams, TokenLoss, Totals,
 };
@@ -69,6 +70,9 @@ pub struct LossConfig {
     /// Weight of the negative log-likelihood of the tokens with an advantage above 0, averaged over those of the
     /// optimiser batch: VAPO's imitation of its own successes. Default: 0.
     pub positive_nll_coef: f64,
+    /// Further losses, each on a span of the answers or on whole ones; see [`crate::terms`]. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub terms: Vec<LossTerm>,
 }
 
 /// Keys that were added later are left out at their default, so that older recipes keep their hash.
@@ -98,6 +102,7 @@ impl Default for LossConfig {
             adaptive_entropy: AdaptiveEntropy::default(),
             top_entropy_quantile: 1.0,
             positive_nll_coef: 0.0,
+            terms: Vec::new(),
         }
     }
 }
@@ -123,6 +128,16 @@ impl LossConfig {
         self.adaptive_kl.check()?;
         self.adaptive_entropy.check()?;
         self.correction.check()?;
+        if self.terms.len() >= PARTS_MAX {
+            return Err(SettingError::new("terms", format!("must be {} at most", PARTS_MAX - 1)));
+        }
+        let terms = std::mem::take(&mut self.terms).into_iter().enumerate();
+        let complete = |(at, term): (usize, LossTerm)| {
+            let wrong =
+                |error: SettingError| SettingError { key: format!("terms[{at}].{}", error.key), ..error };
+            term.complete(&self).map_err(wrong)
+        };
+        self.terms = terms.map(complete).collect::<Result<_, _>>()?;
         Ok(self)
     }
 
@@ -137,7 +152,8 @@ impl LossConfig {
                 let objective = entry.build_config(&self.config)?;
                 Ok(Box::new(Whole { objective, behavior: self.correction.behavior }))
             }
-            None => Ok(Box::new(PolicyLoss::new(self)?)),
+            None if self.terms.is_empty() => Ok(Box::new(PolicyLoss::new(self)?)),
+            None => Ok(Box::new(Terms::new(Box::new(PolicyLoss::new(self)?), self)?)),
         }
     }
 

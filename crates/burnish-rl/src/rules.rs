@@ -314,6 +314,7 @@ fn reads_behavior(objective: &dyn Objective) -> bool {
             sequences: &[0..1, 1..2],
             groups: std::slice::from_ref(&pair),
             directions: &[],
+            parts: &[],
             batch_constants: &[],
         };
         let totals = Totals {

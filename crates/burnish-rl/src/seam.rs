@@ -6,6 +6,7 @@ use crate::RatioBounds;
 use crate::correction::BehaviorSource;
 use crate::distillation::{HeadLoss, HeadTarget};
 use crate::fact::{MISMATCHED, Need, REFERENCE, TEACHER};
+use crate::terms::PARTS_MAX;
 
 /// Per-token streams of some whole sequences. All slices have one entry per *scored position*, a token whose
 /// log-probability was computed. A sequence is never split.
@@ -35,6 +36,9 @@ pub struct Streams<'a> {
     /// The direction of each sequence: 0 for the task as it is drawn, 1 for the task turned round (each direction
     /// states what the other asks for). One entry per sequence; empty if all are 0.
     pub directions: &'a [u8],
+    /// The parts of the batch that each token belongs to, for losses on parts ([`crate::terms`]): bit `k` is part `k`. Empty if
+    /// every token belongs to all.
+    pub parts: &'a [u8],
     /// What [`Objective::batch_constants`] returned for each position; empty if the objective has no batch_constants.
     pub batch_constants: &'a [BatchConstant],
 }
@@ -91,9 +95,30 @@ pub struct Totals {
     pub completion_tokens_max: usize,
     /// Seed of the objective's random choices in this optimiser batch.
     pub seed: u64,
+    /// The counts of tokens in each part ([`Streams::parts`]).
+    pub parts: [PartTotals; PARTS_MAX],
     /// Mean of `Σ_t (log π_θ - log π_ref)` over answers that belong to other prompts of the optimiser batch, if the
     /// objective needs it ([`Needs::mismatched`]).
     pub mismatched_log_ratio: Option<f64>,
+}
+
+/// The counts of tokens in a part of the batch, as in [`Totals`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PartTotals {
+    /// As [`Totals::tokens`].
+    pub tokens: usize,
+    /// As [`Totals::tokens_positive`].
+    pub tokens_positive: usize,
+    /// As [`Totals::tokens_generation`].
+    pub tokens_generation: usize,
+}
+
+impl Totals {
+    /// The totals as if only the tokens of part number `part` counted.
+    pub(crate) fn of_part(&self, part: usize) -> Totals {
+        let PartTotals { tokens, tokens_positive, tokens_generation } = self.parts[part];
+        Totals { tokens, tokens_positive, tokens_generation, ..*self }
+    }
 }
 
 /// What an objective needs beyond the policy's own log-probs. The trainer computes what is asked for; a recipe that

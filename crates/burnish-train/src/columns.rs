@@ -21,6 +21,8 @@ pub(crate) struct Columns {
     loss_mask: Vec<bool>,
     /// One entry per sample.
     directions: Vec<u8>,
+    /// Empty if no sample has parts.
+    parts: Vec<u8>,
 }
 
 impl Columns {
@@ -46,6 +48,10 @@ impl Columns {
             }
         };
         let loss_mask = vec![true; policy.len()];
+        let has_parts = parts().any(|sample| !sample.parts.is_empty());
+        let in_parts = |sample: &Sample, at: usize| sample.parts.get(at).copied().unwrap_or(u8::MAX);
+        let in_parts = |sample| Sample::scored(sample).map(move |at| in_parts(sample, at));
+        let in_parts: Vec<u8> = if has_parts { parts().flat_map(in_parts).collect() } else { Vec::new() };
         Columns {
             proximal: tokens.zip(&policy).map(proximal).collect(),
             policy,
@@ -59,6 +65,7 @@ impl Columns {
             advantage: column(parts(), |sample, at| sample.advantages[at]),
             loss_mask,
             directions: parts().map(|sample| sample.direction).collect(),
+            parts: in_parts,
         }
     }
 
@@ -76,6 +83,7 @@ impl Columns {
         self.advantage.extend(other.advantage);
         self.loss_mask.extend(other.loss_mask);
         self.directions.extend(other.directions);
+        self.parts.extend(other.parts);
     }
 
     pub(crate) fn streams<'a>(
@@ -96,6 +104,7 @@ impl Columns {
             sequences,
             groups,
             directions: &self.directions,
+            parts: &self.parts,
             batch_constants,
         }
     }

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use burnish_core::rng::{self, Stream};
-use burnish_rl::Totals;
+use burnish_rl::{PartTotals, Totals};
 
 use crate::Sample;
 
@@ -71,7 +71,31 @@ pub fn totals(
         minibatches,
         completion_tokens_max,
         seed,
+        parts: std::array::from_fn(|part| part_totals(minibatch, generation, part)),
         mismatched_log_ratio: None,
+    }
+}
+
+/// The counts of the tokens in part number `part`.
+fn part_totals(
+    minibatch: &[impl Borrow<Sample>],
+    generation: &[impl Borrow<Sample>],
+    part: usize,
+) -> PartTotals {
+    let is_inside =
+        |sample: &Sample, at: usize| sample.parts.get(at).is_none_or(|parts| parts >> part & 1 == 1);
+    let count = |samples: &[&Sample], counts: &dyn Fn(&Sample, usize) -> bool| -> usize {
+        samples
+            .iter()
+            .map(|own| own.scored().filter(|at| is_inside(own, *at) && counts(own, *at)).count())
+            .sum()
+    };
+    let own: Vec<&Sample> = minibatch.iter().map(Borrow::borrow).collect();
+    let all: Vec<&Sample> = generation.iter().map(Borrow::borrow).collect();
+    PartTotals {
+        tokens: count(&own, &|_, _| true),
+        tokens_positive: count(&own, &|sample, at| sample.advantages[at] > 0.0),
+        tokens_generation: count(&all, &|_, _| true),
     }
 }
 

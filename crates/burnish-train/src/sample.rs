@@ -38,6 +38,9 @@ pub struct Sample {
     pub teacher: Option<Vec<f32>>,
     /// The teacher's distributions at the scored tokens, if an objective needs them.
     pub target: Option<Target>,
+    /// The parts of the batch that each token belongs to, one bit each ([`burnish_rl::terms`]); empty if every token belongs to
+    /// all.
+    pub parts: Vec<u8>,
     /// What is known about the log-probabilities at the start of the update.
     pub proximal: Proximal,
     /// Neighbours with the same number are compared with each other: the answers to a task, the two of a pair. Only an
@@ -134,6 +137,7 @@ impl Sample {
         whole.advantages.push(label);
         (whole.reference, whole.teacher, whole.target) = (None, None, None);
         whole.proximal = Proximal::Sampling;
+        whole.parts = Vec::new();
         whole
     }
 
@@ -141,6 +145,7 @@ impl Sample {
     pub fn truncate(&mut self, tokens: usize) {
         self.ids.truncate(tokens);
         self.loss_mask.truncate(tokens);
+        self.parts.truncate(tokens);
         for stream in [
             &mut self.model_logprobs,
             &mut self.sampled_logprobs,
@@ -174,6 +179,7 @@ impl Sample {
             reference: None,
             teacher: None,
             target: None,
+            parts: Vec::new(),
             proximal: Proximal::Sampling,
             group: 0,
             direction: 0,
@@ -219,6 +225,7 @@ impl Sample {
         let teacher = self.teacher.as_ref().map_or(tokens, Vec::len);
         let proximal = self.proximal.stream().map_or(tokens, Vec::len);
         let noised = self.noised.as_ref().map_or(tokens, Vec::len);
+        let parts = if self.parts.is_empty() { tokens } else { self.parts.len() };
         for (stream, len) in [
             ("loss_mask", self.loss_mask.len()),
             ("model_logprobs", self.model_logprobs.len()),
@@ -229,6 +236,7 @@ impl Sample {
             ("teacher", teacher),
             ("proximal", proximal),
             ("noised", noised),
+            ("parts", parts),
         ] {
             if len != tokens {
                 return Err(SampleError::Length { stream, len, tokens });

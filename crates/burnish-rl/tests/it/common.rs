@@ -97,6 +97,7 @@ impl Batch {
             sequences: &self.sequences,
             groups: &[],
             directions: &self.directions,
+            parts: &[],
             batch_constants: &self.batch_constants,
         }
     }

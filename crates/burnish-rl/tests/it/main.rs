@@ -40,6 +40,7 @@ mod skpo;
 mod stale;
 mod surrogate;
 mod tabular;
+mod terms;
 mod trl;
 mod trl_preference;
 mod value_loss;

@@ -14,22 +14,35 @@ use crate::RunError;
 const SHARE: &str = "loss/span_share";
 
 impl Groups {
-    /// Takes tokens outside of the span `loss.on` out of the loss. Reports which share of the tokens is inside.
+    /// Takes tokens outside of the spans of all losses out of the loss, and notes which loss learns from which. Reports which
+    /// share of the tokens is in the span of `[loss]`.
     ///
     /// # Errors
     /// If ids can't be decoded.
     pub(super) fn mask_spans(&mut self, recipe: &Recipe, tokenizer: &Tokenizer) -> Result<Values, RunError> {
-        let Some(span) = recipe.spans.iter().find(|span| span.name == recipe.loss.on) else {
+        let (loss, spans) = (&recipe.loss, &recipe.spans);
+        let names = std::iter::once(&loss.on).chain(loss.terms.iter().map(|term| &term.on));
+        let on: Vec<Option<&SpanSection>> =
+            names.map(|name| spans.iter().find(|span| span.name == *name)).collect();
+        if on.iter().all(Option::is_none) {
             return Ok(Values::new());
-        };
+        }
         let (mut inside, mut all) = (0, 0);
         for own in self.samples_mut() {
-            let is_inside = own.tokens_in(span, tokenizer)?;
-            all += own.sample.scored_tokens();
-            for (mask, is_inside) in own.sample.loss_mask.iter_mut().zip(is_inside) {
-                *mask &= is_inside;
+            let mut parts = vec![0u8; own.sample.ids.len()];
+            for (part, span) in on.iter().enumerate() {
+                let is_inside = match span {
+                    Some(span) => own.tokens_in(span, tokenizer)?,
+                    None => vec![true; parts.len()],
+                };
+                parts.iter_mut().zip(is_inside).for_each(|(parts, is_in)| *parts |= u8::from(is_in) << part);
             }
-            inside += own.sample.scored_tokens();
+            all += own.sample.scored_tokens();
+            inside += own.sample.scored().filter(|at| parts[*at] & 1 == 1).count();
+            own.sample.loss_mask.iter_mut().zip(&parts).for_each(|(mask, parts)| *mask &= *parts != 0);
+            if on.len() > 1 {
+                own.sample.parts = parts;
+            }
         }
         Ok(Values::from([(SHARE.to_owned(), inside as f64 / all.max(1) as f64)]))
     }

@@ -200,11 +200,24 @@ fn a_loss_on_a_span_learns_from_its_tokens_alone() {
     run("still", &["optimizer.learning_rate=1e-30"]);
     assert_eq!((weights("none"), share("none")), (weights("still"), vec![0.0, 0.0]));
 
+    // A further loss on a span: without a weight it changes nothing, and with one it does.
+    let term = |weight: &str| format!("loss.terms=[{{objective=\"cispo\", on=\"part\", weight={weight}}}]");
+    run("weightless", &[&span("end=\"R\""), &term("0.0")]);
+    assert_eq!(weights("weightless"), weights("plain"));
+    assert_eq!(share("weightless"), [1.0, 1.0]);
+    run("both", &[&span("end=\"R\""), &term("2.0")]);
+    assert_ne!(weights("both"), weights("plain"));
+    assert!(metrics(&scratch, "both").iter().all(|row| number(row, "loss/terms/1").is_finite()));
+
     let refused = |overrides: &[&str], parts: &[&str]| {
         scratch.burnish(&[&["train", "grpo.toml", "run.dir=bad"], overrides].concat()).fails_with(parts);
     };
     refused(&["loss.on=part"], &["loss.on", "[[spans]]"]);
     refused(&[&span("end=\"R\""), "loss.on=prat"], &["loss.on", "did you mean `part`?"]);
     refused(&[&span("end=\"R\"")], &["spans", "have no use", "loss.on"]);
+    refused(
+        &[&span("end=\"R\""), &term("1.0").replace("part", "parts")],
+        &["loss.terms[0].on", "did you mean `part`?"],
+    );
     refused(&[&span("marks=true"), "loss.on=part"], &["spans[0].begin", "is needed"]);
 }

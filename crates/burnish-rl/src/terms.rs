@@ -1,0 +1,173 @@
+//! Several losses on one batch, each on a part of the tokens.
+//!
+//! **What it does.** Adds further losses to that of `[loss]`: imitation of what went well on the thoughts, a policy
+//! gradient on the rest, and the like. Each sees the batch as if only the tokens of its part counted.
+//!
+//! **Formula.** With `L_0` the loss of `[loss]`, and `L_k` that of `[[loss.terms]]` number `k`,
+//!
+//! ```text
+//! loss = L_0(part 0) + Σ_k weight_k · L_k(part k)
+//! ```
+//!
+//! where `part k` means the loss mask, and the token counts of the optimiser batch, of the tokens in the span of term `k`
+//! ([`crate::Streams::parts`]). Parts may overlap.
+//!
+//! **Derivative.** The same sum of the terms' own.
+//!
+//! **Reduces to.** The loss of `[loss]` if every weight is 0.
+//!
+//! **Metrics.** Those of `[loss]`, on its own part, and `loss/terms/K`: the loss of term `K`, counted from 1, without its weight.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::catalogue::no_settings;
+use crate::settings::require;
+use crate::{Evaluation, LossConfig, Metric, Needs, Objective, PolicyLoss, SettingError, Streams, Totals};
+
+/// The most parts of a batch, that of `[loss]` included.
+pub const PARTS_MAX: usize = 8;
+
+/// The objective of a term that imitates what went well.
+pub const IMITATION: &str = "positive_nll";
+
+/// The names of the terms' metrics.
+const METRICS: [&str; PARTS_MAX] = [
+    "loss",
+    "loss/terms/1",
+    "loss/terms/2",
+    "loss/terms/3",
+    "loss/terms/4",
+    "loss/terms/5",
+    "loss/terms/6",
+    "loss/terms/7",
+];
+
+/// `[[loss.terms]]`: a further loss. See the head of this file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossTerm {
+    /// Id of a token loss, or `positive_nll`: the negative log-likelihood of the tokens with an advantage above 0, as a mean
+    /// over them.
+    pub objective: String,
+    /// Its own settings.
+    #[serde(default = "no_settings")]
+    pub config: Value,
+    /// The span whose tokens count, by its name in `[[spans]]`. Default: none, whole answers.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub on: String,
+    /// Its weight.
+    pub weight: f64,
+}
+
+impl LossTerm {
+    /// The same, with every setting of its objective written out. Token losses are averaged, and corrected for tokens of
+    /// other policies, as `loss` says.
+    pub(crate) fn complete(self, loss: &LossConfig) -> Result<Self, SettingError> {
+        require("weight", self.weight, |_| true, "must be a number")?;
+        if self.objective == IMITATION {
+            return match self.config.as_object().and_then(|config| config.keys().next()) {
+                Some(key) => Err(SettingError::new(
+                    format!("config.{key}"),
+                    "has no use: `positive_nll` has no settings",
+                )),
+                None => Ok(self),
+            };
+        }
+        let own = self.policy_loss(loss);
+        // Names the token losses if it is none.
+        own.token_loss()?;
+        Ok(LossTerm { config: own.complete()?.config, ..self })
+    }
+
+    fn policy_loss(&self, loss: &LossConfig) -> LossConfig {
+        LossConfig {
+            objective: self.objective.clone(),
+            config: self.config.clone(),
+            aggregation: loss.aggregation,
+            loss_scale_factor: loss.loss_scale_factor,
+            correction: loss.correction.clone(),
+            ..LossConfig::default()
+        }
+    }
+
+    fn build(&self, loss: &LossConfig) -> Result<Box<dyn Objective>, SettingError> {
+        match self.objective.as_str() {
+            IMITATION => Ok(Box::new(PositiveNll)),
+            _ => Ok(Box::new(PolicyLoss::new(&self.policy_loss(loss))?)),
+        }
+    }
+}
+
+/// The sum of losses. See the head of this file.
+pub(crate) struct Terms {
+    /// That of `[loss]` first, each with its weight.
+    terms: Vec<(f64, Box<dyn Objective>)>,
+}
+
+impl Terms {
+    /// `main` and the terms of `loss`.
+    ///
+    /// # Errors
+    /// If one can't be built.
+    pub(crate) fn new(main: Box<dyn Objective>, loss: &LossConfig) -> Result<Self, SettingError> {
+        let further = loss.terms.iter().map(|term| Ok((term.weight, term.build(loss)?)));
+        let terms = std::iter::once(Ok((1.0, main))).chain(further);
+        Ok(Terms { terms: terms.collect::<Result<_, _>>()? })
+    }
+}
+
+impl Objective for Terms {
+    /// Those of all terms. Token losses ask for no batch constants, pairs or whole distributions.
+    fn needs(&self) -> Needs {
+        let all = self.terms.iter().map(|(_, objective)| objective.needs());
+        let union = |one: Needs, other: Needs| Needs {
+            reference: one.reference || other.reference,
+            teacher: one.teacher || other.teacher,
+            entropies: one.entropies || other.entropies,
+            groups: one.groups || other.groups,
+            ..one
+        };
+        all.reduce(union).unwrap_or_default()
+    }
+
+    fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
+        let mut whole = Evaluation::zero(streams.policy.len());
+        for (part, (weight, objective)) in self.terms.iter().enumerate() {
+            let is_inside = |at: usize| streams.parts.get(at).is_none_or(|parts| parts >> part & 1 == 1);
+            let masks = streams.loss_mask.iter().enumerate();
+            let loss_mask: Vec<bool> = masks.map(|(at, is_on)| *is_on && is_inside(at)).collect();
+            let counts = totals.of_part(part);
+            let own = objective.evaluate(&Streams { loss_mask: &loss_mask, ..*streams }, &counts);
+            whole.loss += weight * own.loss;
+            for (sum, own) in [(&mut whole.d_policy, own.d_policy), (&mut whole.d_entropy, own.d_entropy)] {
+                sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += weight * own);
+            }
+            if part == 0 {
+                whole.metrics = own.metrics;
+            } else {
+                // The parts' weights add up to 1, so that their losses do too.
+                let tokens = loss_mask.iter().filter(|is_on| **is_on).count() as f64;
+                let weight = tokens / counts.tokens.max(1) as f64;
+                whole.metrics.push(Metric { name: METRICS[part], sum: own.loss, weight });
+            }
+        }
+        whole
+    }
+}
+
+/// `-Σ_{A > 0} log π / N⁺`, with `N⁺` the number of tokens in the part with an advantage above 0.
+struct PositiveNll;
+
+impl Objective for PositiveNll {
+    fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
+        let mut evaluation = Evaluation::zero(streams.policy.len());
+        let count = totals.tokens_positive.max(1) as f64;
+        let tokens = streams.loss_positions(0..streams.policy.len());
+        for at in tokens.filter(|at| streams.advantage[*at] > 0.0) {
+            evaluation.loss -= streams.policy[at] / count;
+            evaluation.d_policy[at] = -1.0 / count;
+        }
+        evaluation
+    }
+}
