@@ -307,21 +307,16 @@ fn check_spans(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     let named = std::iter::once(("loss.on".to_owned(), &recipe.loss.on)).chain(of_terms);
     let named: Vec<(String, &String)> = named.filter(|(_, name)| !name.is_empty()).collect();
     let names: Vec<&str> = recipe.spans.iter().map(|span| span.name.as_str()).collect();
-    if let Some(unused) = names.iter().find(|name| named.iter().all(|(_, on)| on != *name)) {
-        let problem =
-            format!("`{unused}` has no use: set `loss.on = \"{unused}\"`, or `on` of a term of the loss");
-        return Err(source.error("spans", problem));
-    }
     if !train_is_grpo(recipe) && !recipe.loss.terms.is_empty() {
         return Err(source.error("loss.terms", "need `train.method = \"grpo\"`".to_owned()));
     }
-    for (key, on) in named {
+    for (key, on) in &named {
         if !train_is_grpo(recipe) {
-            return Err(source.error(&key, "needs `train.method = \"grpo\"`".to_owned()));
+            return Err(source.error(key, "needs `train.method = \"grpo\"`".to_owned()));
         }
         if recipe.latent.is_some() {
             let problem = "can't be combined with `[latent]`: latent steps have no text to find marks in";
-            return Err(source.error(&key, problem.to_owned()));
+            return Err(source.error(key, problem.to_owned()));
         }
         if names.contains(&on.as_str()) {
             continue;
@@ -331,7 +326,13 @@ fn check_spans(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
             _ => format!("names no span; there are {}", names.join(", ")),
         };
         let help = nearest(on, names.iter().copied()).map(|name| format!("did you mean `{name}`?"));
-        return Err(RecipeError { help, ..source.error(&key, problem) });
+        return Err(RecipeError { help, ..source.error(key, problem) });
+    }
+    if let Some(unused) = names.iter().find(|name| named.iter().all(|(_, on)| on != *name)) {
+        let problem = format!(
+            "hold `{unused}`, which has no use: set `loss.on = \"{unused}\"`, or `on` of a term of the loss"
+        );
+        return Err(source.error("spans", problem));
     }
     Ok(())
 }

@@ -45,6 +45,8 @@ struct KeptSample {
     /// Proximal log-probs of the step in which it was sampled, if they were known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proximal: Option<Vec<f32>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<u8>,
     direction: u8,
 }
 
@@ -63,6 +65,7 @@ impl KeptSample {
                 Proximal::Known(known) => Some(known.clone()),
                 Proximal::Sampling | Proximal::Between(_) => None,
             },
+            parts: sample.parts.clone(),
             direction: sample.direction,
         }
     }
@@ -80,6 +83,7 @@ impl KeptSample {
             reference: self.reference.clone(),
             teacher: self.teacher.clone(),
             target: None,
+            parts: self.parts.clone(),
             proximal: self.proximal.clone().map_or(Proximal::Sampling, Proximal::Known),
             group,
             direction: self.direction,

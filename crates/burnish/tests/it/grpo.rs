@@ -214,7 +214,7 @@ fn a_loss_on_a_span_learns_from_its_tokens_alone() {
     };
     refused(&["loss.on=part"], &["loss.on", "[[spans]]"]);
     refused(&[&span("end=\"R\""), "loss.on=prat"], &["loss.on", "did you mean `part`?"]);
-    refused(&[&span("end=\"R\"")], &["spans", "have no use", "loss.on"]);
+    refused(&[&span("end=\"R\"")], &["spans", "has no use", "loss.on"]);
     refused(
         &[&span("end=\"R\""), &term("1.0").replace("part", "parts")],
         &["loss.terms[0].on", "did you mean `part`?"],
