@@ -22,7 +22,7 @@ use crate::eval_set::EvalSet;
 use crate::evaluate::{play, summarise};
 use crate::inspect::{Player, Target};
 use crate::others::WithChat;
-use crate::records::{Item, PolicySettings, Records, unwritable};
+use crate::records::{Finished, Item, PolicySettings, Records, unwritable};
 use crate::tasks::Tasks;
 use crate::watch::{Event, Stop, Watch};
 use burnish_recipe::Recipe;
@@ -179,18 +179,7 @@ pub(crate) struct Settings {
 }
 
 /// How an evaluation ended.
-#[derive(Debug)]
-pub enum Evaluated {
-    /// Every task was played.
-    Done(Box<Summary>),
-    /// It was stopped on request.
-    Interrupted {
-        /// Tasks that are done, and stored if there is a directory for records.
-        done: usize,
-        /// Number of all tasks.
-        items: usize,
-    },
-}
+pub type Evaluated = Finished<Summary>;
 
 impl Target {
     /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one in `[[eval.extra]]`
@@ -219,14 +208,7 @@ impl Target {
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
         // Load the policy first: if it can't be used, nothing is written.
         let (mut policy, _) = self.opened(&tasks, set, watch)?;
-        let keeping = match out {
-            Some(dir) => {
-                let settings = settings(self, set, size, None)?;
-                Some(Records::open::<ItemRecord, _>(dir, &settings, &ids, &ends)?)
-            }
-            None => None,
-        };
-        let (mut file, kept) = keeping.map_or((None, Vec::new()), |(file, kept)| (Some(file), kept));
+        let (mut file, kept) = Records::open(out, || settings(self, set, size, None), &ids, &ends)?;
         let begin = kept.len();
         if begin > 0 {
             watch.event(Event::Note(format!("{begin} of {} tasks are there already", ids.len())));

@@ -17,6 +17,7 @@ use crate::RunError;
 use crate::inspect::Target;
 use crate::policy::LoadedPolicy;
 use crate::tasks::Tasks;
+use crate::texts::packs;
 
 pub use lags::LagProfile;
 pub use latent::{Intervened, LatentProfile, Leaving, Opening};
@@ -202,15 +203,7 @@ fn layers(policy: &LoadedPolicy, questions: &[Question], marked_tasks: usize) ->
         *of_label.entry(label).or_default() += 1;
     });
     let mut layers = vec![LayerProfile::default(); model.config.num_hidden_layers];
-    let mut rest = questions;
-    while !rest.is_empty() {
-        let mut tokens = 0;
-        let fits = |question: &&Question| {
-            tokens += question.ids.len();
-            tokens <= PASS_TOKENS
-        };
-        let (pack, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
-        rest = later;
+    for pack in packs(questions, |question| question.ids.len(), PASS_TOKENS) {
         let lens: Vec<usize> = pack.iter().map(|question| question.ids.len()).collect();
         let ids: Vec<u32> = pack.iter().flat_map(|question| &question.ids).copied().collect();
         let positions: Arc<[u32]> = lens.iter().flat_map(|&len| 0..len as u32).collect();

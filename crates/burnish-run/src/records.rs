@@ -50,6 +50,20 @@ pub trait Item: Serialize + DeserializeOwned {
     fn id(&self) -> &str;
 }
 
+/// The end of an evaluation that is played item by item.
+#[derive(Debug)]
+pub enum Finished<T> {
+    /// Every item was played.
+    Done(Box<T>),
+    /// It was stopped on request.
+    Interrupted {
+        /// Items that are done, and stored if there is a directory for records.
+        done: usize,
+        /// Number of all items.
+        items: usize,
+    },
+}
+
 /// The directory of an evaluation. This process holds it: the records file is locked while it is open.
 #[derive(Debug)]
 pub struct Records {
@@ -59,18 +73,20 @@ pub struct Records {
 }
 
 impl Records {
-    /// Opens `dir`, new or with the records of an evaluation with equal settings. `ids` are the items in order, and
-    /// `ends` the ends of their chunks. Returns the records of complete chunks; anything after them (part of a chunk,
-    /// half a line) is cut off.
+    /// Opens `out`, new or with the records of an evaluation with equal settings; nothing is kept without it. `ids` are
+    /// the items in order, and `ends` the ends of their chunks. Returns the records of complete chunks; anything after
+    /// them (part of a chunk, half a line) is cut off.
     ///
     /// # Errors
     /// If another evaluation or anything else is there, another process works there, or a record is not valid.
     pub fn open<R: Item, S: Serialize + DeserializeOwned>(
-        dir: &Path,
-        settings: &S,
+        out: Option<&Path>,
+        settings: impl FnOnce() -> Result<S, RunError>,
         ids: &[&str],
         ends: &[usize],
-    ) -> Result<(Self, Vec<R>), RunError> {
+    ) -> Result<(Option<Self>, Vec<R>), RunError> {
+        let Some(dir) = out else { return Ok((None, Vec::new())) };
+        let settings = &settings()?;
         fs::create_dir_all(dir).map_err(FileError::on("create directory", dir))?;
         let settings_path = dir.join(SETTINGS);
         let is_new = !settings_path.exists();
@@ -99,7 +115,7 @@ impl Records {
             check_settings(dir, &settings_path, settings)?;
         }
         let kept = records.resume(ids, ends)?;
-        Ok((records, kept))
+        Ok((Some(records), kept))
     }
 
     /// Reads the records and cuts off what does not form a whole chunk.

@@ -109,19 +109,26 @@ impl Embedder {
     }
 }
 
+/// Runs of `texts` that each go through a model in one pass: of at most `most` tokens, or a single text.
+pub(crate) fn packs<T>(texts: &[T], tokens: impl Fn(&T) -> usize, most: usize) -> impl Iterator<Item = &[T]> {
+    let mut rest = texts;
+    std::iter::from_fn(move || {
+        let mut sum = 0;
+        let fits = |text: &&T| {
+            sum += tokens(text);
+            sum <= most
+        };
+        let (pack, later) = rest.split_at_checked(rest.iter().take_while(fits).count().max(1))?;
+        rest = later;
+        Some(pack)
+    })
+}
+
 /// The mean hidden state of each text.
 fn means(policy: &LoadedPolicy, texts: &[Vec<u32>]) -> Vec<Vec<f32>> {
     let model = &policy.model;
     let mut found = Vec::with_capacity(texts.len());
-    let mut rest = texts;
-    while !rest.is_empty() {
-        let mut tokens = 0;
-        let fits = |ids: &&Vec<u32>| {
-            tokens += ids.len();
-            tokens <= PASS_TOKENS
-        };
-        let (pack, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
-        rest = later;
+    for pack in packs(texts, Vec::len, PASS_TOKENS) {
         let width = model.config.hidden_size;
         let lens: Vec<usize> = pack.iter().map(Vec::len).filter(|len| *len > 0).collect();
         if lens.is_empty() {

@@ -53,8 +53,8 @@ pub(super) fn as_id(value: &Value) -> Option<u32> {
 }
 
 impl Wire {
-    /// Gives a server the weights in `dir`, and tells it their name. Each state may take as long as `patience` says, and
-    /// is checked before the next one begins.
+    /// Gives a server the weights in `dir`, and tells it their name. Each state may take as long as `patience` says,
+    /// and is checked before the next one begins.
     ///
     /// # Errors
     /// In which state, and why. A server that failed to load has no usable weights any more.

@@ -18,6 +18,7 @@ use crate::offline::{Solved, solved};
 use crate::policy::{LoadedPolicy, named_template};
 use crate::seeds::Draws;
 use crate::tasks::{Tasks, tasks_of};
+use crate::texts::packs;
 use crate::watch::Stop;
 use burnish_recipe::Recipe;
 use burnish_rundir::files::file_digest;
@@ -142,18 +143,10 @@ fn recorded(
         Sums { recorded: Recorded::new(), open: BTreeMap::new(), bytes_left: bytes_max, is_left: true };
     while sums.is_left {
         sums.is_left = false;
-        let mut rest = texts;
-        while !rest.is_empty() {
+        for pack in packs(texts, Vec::len, PASS_TOKENS) {
             if stop.is_asked() {
                 return ControlFlow::Break(());
             }
-            let mut tokens = 0;
-            let fits = |ids: &&Vec<u32>| {
-                tokens += ids.len();
-                tokens <= PASS_TOKENS
-            };
-            let (pack, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
-            rest = later;
             let lens: Vec<usize> = pack.iter().map(Vec::len).collect();
             let positions: Arc<[u32]> = lens.iter().flat_map(|&len| 0..len as u32).collect();
             let layout = Arc::new(Layout::roots(&lens, model.visibility()));

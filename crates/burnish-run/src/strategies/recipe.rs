@@ -14,24 +14,13 @@ use crate::RunError;
 use crate::evaluate::{bootstrap_seed, play};
 use crate::inspect::{Player, Target};
 use crate::items::{BATCHES, settings};
-use crate::records::Records;
+use crate::records::{Finished, Records};
 use crate::seeds::Draws;
 use crate::tasks::Tasks;
 use crate::watch::{Event, Stop, Watch};
 
 /// How a comparison ended.
-#[derive(Debug)]
-pub enum Compared {
-    /// Every task was played.
-    Done(Box<Comparison>),
-    /// It was stopped on request.
-    Interrupted {
-        /// Tasks that are done, and stored if there is a directory for records.
-        done: usize,
-        /// Number of all tasks.
-        items: usize,
-    },
-}
+pub type Compared = Finished<Comparison>;
 
 impl Target {
     /// Sets a strategy beside the plain policy and beside majority, on the held-out tasks of the main evaluation or of the
@@ -71,14 +60,8 @@ impl Target {
         let (mut policy, chat) = self.opened(&tasks, set, watch)?;
         arms.own().check(&mut *policy, &set.sampling)?;
         arms.own().load(strategy, &recipe.device, chat.as_deref().map(|chat| &*chat.tokenizer))?;
-        let (mut file, mut kept) = match out {
-            Some(dir) => {
-                let settings = settings(self, set, size, Some(arms.named().clone()))?;
-                let (file, kept) = Records::open::<StrategyRecord, _>(dir, &settings, &ids, &ends)?;
-                (Some(file), kept)
-            }
-            None => (None, Vec::new()),
-        };
+        let settings = || settings(self, set, size, Some(arms.named().clone()));
+        let (mut file, mut kept) = Records::open::<StrategyRecord, _>(out, settings, &ids, &ends)?;
         let begin = kept.len();
         if begin > 0 {
             watch.event(Event::Note(format!("{begin} of {} tasks are there already", ids.len())));

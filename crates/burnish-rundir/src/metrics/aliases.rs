@@ -1,8 +1,8 @@
 //! Every metric: what it means, and what other frameworks call the same number.
 //!
 //! A metric has an alias only if the other framework's number has the same definition, for runs that both can do.
-//! `docs/metrics.md` repeats this table (`table.md`), and lists where runs can make a difference and which names look alike but
-//! mean something else.
+//! `docs/metrics.md` repeats this table (`table.md`), and lists where runs can make a difference and which names look
+//! alike but mean something else.
 
 use std::sync::LazyLock;
 

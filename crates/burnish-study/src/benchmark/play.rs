@@ -27,7 +27,7 @@ use burnish_recipe::bounds::{BATCH_MAX, ROLLOUTS_MAX, THREADS_MAX, TOKENS_MAX};
 use burnish_run::RunError;
 use burnish_run::inspect::{self, FoundPolicy};
 use burnish_run::policy::LoadedPolicy;
-use burnish_run::records::{PolicySettings, Records};
+use burnish_run::records::{Finished, PolicySettings, Records};
 use burnish_run::seeds::Draws;
 use burnish_run::watch::{Event, Stop, Watch};
 use burnish_rundir::files::file_digest;
@@ -76,18 +76,7 @@ pub struct Options {
 }
 
 /// How an evaluation ended.
-#[derive(Debug)]
-pub enum Finish {
-    /// Every item was played.
-    Done(Box<Report>),
-    /// It was stopped on request.
-    Interrupted {
-        /// Items that are done, and stored if there is a directory for records.
-        done: usize,
-        /// Number of all items.
-        items: usize,
-    },
-}
+pub type Finish = Finished<Report>;
 
 /// A benchmark that is ready to be played.
 pub(super) struct Prepared {
@@ -175,13 +164,8 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
     let ks = ks(options)?;
     let prepared = Prepared::of(options, watch)?;
     let (ids, settings) = (prepared.ids(), &prepared.settings);
-    let (mut file, mut records) = match &options.out {
-        Some(dir) => {
-            let (file, kept) = Records::open::<Record, _>(dir, settings, &ids, &prepared.ends())?;
-            (Some(file), kept)
-        }
-        None => (None, Vec::new()),
-    };
+    let out = options.out.as_deref();
+    let (mut file, mut records) = Records::open(out, || Ok(settings.clone()), &ids, &prepared.ends())?;
     if !records.is_empty() {
         watch.event(Event::Note(format!("{} of {} items are there already", records.len(), ids.len())));
     }

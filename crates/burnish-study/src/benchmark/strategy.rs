@@ -32,13 +32,9 @@ pub fn compare(
     arms.own().load(strategy, &prepared.settings.device, Some(prepared.tokenizer()))?;
     prepared.settings.strategy = Some(arms.named().clone());
     let (ids, settings) = (prepared.ids(), &prepared.settings);
-    let (mut file, mut kept) = match &options.out {
-        Some(dir) => {
-            let (file, kept) = Records::open::<StrategyRecord, _>(dir, settings, &ids, &prepared.ends())?;
-            (Some(file), kept)
-        }
-        None => (None, Vec::new()),
-    };
+    let out = options.out.as_deref();
+    let (mut file, mut kept) =
+        Records::open::<StrategyRecord, _>(out, || Ok(settings.clone()), &ids, &prepared.ends())?;
     if !kept.is_empty() {
         watch.event(Event::Note(format!("{} of {} items are there already", kept.len(), ids.len())));
     }
