@@ -143,6 +143,25 @@ impl CellReport {
     pub(crate) fn all(cell: impl Into<String>, made: usize) -> Self {
         CellReport { made, drawn: made, ..CellReport::new(cell) }
     }
+
+    /// The first of at most `most` candidates that is not dropped. `candidate` draws one, or says why it is dropped.
+    pub(crate) fn draw<T>(
+        &mut self,
+        most: usize,
+        mut candidate: impl FnMut() -> Result<T, &'static str>,
+    ) -> Option<T> {
+        for _ in 0..most {
+            self.drawn += 1;
+            match candidate() {
+                Ok(made) => {
+                    self.made += 1;
+                    return Some(made);
+                }
+                Err(reason) => *self.dropped.entry(reason.to_owned()).or_default() += 1,
+            }
+        }
+        None
+    }
 }
 
 /// Makes tasks from a configuration.

@@ -2,7 +2,7 @@
 
 use burnish_core::{Message, Task, Verdict};
 
-use crate::many_turns::started;
+use crate::many_turns::{over, started};
 use crate::{EnvError, Environment, Step};
 
 /// Plays tasks of one turn with the truth `T`.
@@ -43,6 +43,10 @@ where
     }
 
     fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
+        started(self.id, self.truth.as_ref())?;
+        if self.answer.is_some() {
+            return Err(over(self.id));
+        }
         self.answer = Some(action.clone());
         Ok(Step::Done)
     }

@@ -70,22 +70,16 @@ fn instance(
     mut stream: Stream,
     report: &mut CellReport,
 ) -> Result<Truth, EnvError> {
-    for _ in 0..DRAWS_MAX {
-        report.drawn += 1;
-        let reason = match draw(config, kinds, &mut stream) {
-            None => "not enough money",
-            Some(truth) if !changes(&truth) => "nothing changes",
-            Some(truth) => {
-                report.made += 1;
-                return Ok(settled(truth, config.amounts));
-            }
-        };
-        *report.dropped.entry(reason.to_owned()).or_default() += 1;
-    }
-    let Amounts { unit, max } = config.amounts;
-    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
-    let none = format!("no task with the instructions {} in {DRAWS_MAX} draws", names.join(", "));
-    Err(config_error("amounts.max", &format!("{max}: {none}; nearest: {}", max + 2 * unit)))
+    let made = report.draw(DRAWS_MAX, || {
+        let truth = draw(config, kinds, &mut stream).ok_or("not enough money")?;
+        if changes(&truth) { Ok(settled(truth, config.amounts)) } else { Err("nothing changes") }
+    });
+    made.ok_or_else(|| {
+        let Amounts { unit, max } = config.amounts;
+        let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+        let none = format!("no task with the instructions {} in {DRAWS_MAX} draws", names.join(", "));
+        config_error("amounts.max", &format!("{max}: {none}; nearest: {}", max + 2 * unit))
+    })
 }
 
 fn changes(truth: &Truth) -> bool {

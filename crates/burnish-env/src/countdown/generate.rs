@@ -55,20 +55,14 @@ impl Countdown {
     fn instance(&self, cell: Cell, seed: u64, report: &mut CellReport) -> Result<Drawn, EnvError> {
         let mut stream = Stream::new(seed);
         let mut misses = Vec::new();
-        for _ in 0..DRAWS_MAX {
-            report.drawn += 1;
-            match draw(&self.config, cell, &mut stream) {
-                Ok(drawn) => {
-                    report.made += 1;
-                    return Ok(drawn);
-                }
-                Err(miss) => {
-                    *report.dropped.entry(miss.name().to_owned()).or_default() += 1;
-                    misses.push(miss);
-                }
-            }
-        }
-        Err(self.empty(cell, &misses))
+        let drawn = report.draw(DRAWS_MAX, || {
+            draw(&self.config, cell, &mut stream).map_err(|miss| {
+                let name = miss.name();
+                misses.push(miss);
+                name
+            })
+        });
+        drawn.ok_or_else(|| self.empty(cell, &misses))
     }
 
     /// The error for a cell without instances: names the value nearest to the one asked for, if any target was found.

@@ -54,25 +54,17 @@ fn instance(
     let place = Address { stage: kind as u64, task: slot as u64, ..Address::new(seed, Purpose::Task) };
     let mut stream = Stream::new(place.seed());
     let mut shortest: Option<usize> = None;
-    for _ in 0..DRAWS_MAX {
-        report.drawn += 1;
-        let reason = match draw(config, kind, &mut stream) {
-            None => NO_TARGET,
-            Some(truth) => match plan(&truth.house, &truth.start, &truth.goal).map(|plan| plan.len()) {
-                Some(steps) if steps <= config.plan_max => {
-                    report.made += 1;
-                    return Ok(Instance { truth, steps });
-                }
-                Some(steps) => {
-                    shortest = Some(shortest.map_or(steps, |least| least.min(steps)));
-                    TOO_LONG
-                }
-                None => "unsolvable",
-            },
-        };
-        *report.dropped.entry(reason.to_owned()).or_default() += 1;
-    }
-    Err(impossible(config, kind, shortest))
+    let made = report.draw(DRAWS_MAX, || {
+        let truth = draw(config, kind, &mut stream).ok_or(NO_TARGET)?;
+        let plan = plan(&truth.house, &truth.start, &truth.goal).ok_or("unsolvable")?;
+        let steps = plan.len();
+        if steps > config.plan_max {
+            shortest = Some(shortest.map_or(steps, |least| least.min(steps)));
+            return Err(TOO_LONG);
+        }
+        Ok(Instance { truth, steps })
+    });
+    made.ok_or_else(|| impossible(config, kind, shortest))
 }
 
 /// The error for a type without instances: names the key to blame and the nearest value that would be accepted.

@@ -49,25 +49,18 @@ impl Programs {
     /// A chain of `count` steps, all of which matter; counts the candidates.
     fn draw_chain(&self, count: u32, seed: u64, report: &mut CellReport) -> Result<Drawn, EnvError> {
         let mut stream = Stream::new(seed);
-        for _ in 0..DRAWS_MAX {
-            report.drawn += 1;
+        let made = report.draw(DRAWS_MAX, || {
             let steps: Vec<Step> = (0..count).map(|_| Step::draw(&mut stream, self.config.values)).collect();
             let end = End::ALL[stream.index(End::ALL.len())];
             let tests = self.tests(&steps, end, &mut stream);
-            match tests.filter(|tests| each_matters(&steps, end, tests)) {
-                Some(tests) => {
-                    report.made += 1;
-                    return Ok(Drawn { steps, end, tests });
-                }
-                None => *report.dropped.entry("a step without effect".to_owned()).or_default() += 1,
-            }
-        }
-        Err(config_error(
-            "steps.max",
-            &format!(
-                "no chain of {count} steps in which each matters in {DRAWS_MAX} draws: take fewer, or more `tests`"
-            ),
-        ))
+            let tests =
+                tests.filter(|tests| each_matters(&steps, end, tests)).ok_or("a step without effect")?;
+            Ok(Drawn { steps, end, tests })
+        });
+        made.ok_or_else(|| {
+            let none = format!("no chain of {count} steps in which each matters in {DRAWS_MAX} draws");
+            config_error("steps.max", &format!("{none}: take fewer, or more `tests`"))
+        })
     }
 
     fn tests(&self, steps: &[Step], end: End, stream: &mut Stream) -> Option<Vec<(Vec<i64>, String)>> {

@@ -59,22 +59,15 @@ impl Recall {
 
     fn instance(&self, cell: Cell, seed: u64, report: &mut CellReport) -> Result<(String, Truth), EnvError> {
         let mut stream = Stream::new(seed);
-        for _ in 0..DRAWS_MAX {
-            report.drawn += 1;
-            match draw(&self.config, cell, &self.text, &mut stream) {
-                Ok(drawn) => {
-                    report.made += 1;
-                    return Ok(drawn);
-                }
-                Err(miss) => *report.dropped.entry(miss.name().to_owned()).or_default() += 1,
-            }
-        }
-        let problem = format!(
-            "no instance of the cell `{cell}` in {DRAWS_MAX} draws: its keys or values also occur in the text or in the \
-             wording; take longer ones (`numbers.digits`, `uuids.digits`, `words.adjectives`, `variables.letters`), or leave \
-             the task out"
-        );
-        Err(config_error("tasks", &problem))
+        let candidate = || draw(&self.config, cell, &self.text, &mut stream).map_err(|miss| miss.name());
+        report.draw(DRAWS_MAX, candidate).ok_or_else(|| {
+            let problem = format!(
+                "no instance of the cell `{cell}` in {DRAWS_MAX} draws: its keys or values also occur in the text or in \
+                 the wording; take longer ones (`numbers.digits`, `uuids.digits`, `words.adjectives`, \
+                 `variables.letters`), or leave the task out"
+            );
+            config_error("tasks", &problem)
+        })
     }
 
     fn task(&self, cell: Cell, prompt: String, truth: &Truth) -> Result<Task, EnvError> {

@@ -37,21 +37,14 @@ impl TimedFacts {
 
     fn instance(&self, cell: Cell, seed: u64, report: &mut CellReport) -> Result<Truth, EnvError> {
         let mut stream = Stream::new(seed);
-        for _ in 0..DRAWS_MAX {
-            report.drawn += 1;
-            match draw(&self.config, cell, &mut stream) {
-                Some((facts, question)) => {
-                    report.made += 1;
-                    return Ok(Truth { facts, question });
-                }
-                None => *report.dropped.entry("no_gap".to_owned()).or_default() += 1,
-            }
-        }
-        let problem = format!(
-            "no instance of the cell `{cell}` in {DRAWS_MAX} draws: no gap was wide enough; nearest: {}",
-            self.config.years.last + 1
-        );
-        Err(config_error("years.last", &problem))
+        let drawn = report.draw(DRAWS_MAX, || draw(&self.config, cell, &mut stream).ok_or("no_gap"));
+        drawn.map(|(facts, question)| Truth { facts, question }).ok_or_else(|| {
+            let problem = format!(
+                "no instance of the cell `{cell}` in {DRAWS_MAX} draws: no gap was wide enough; nearest: {}",
+                self.config.years.last + 1
+            );
+            config_error("years.last", &problem)
+        })
     }
 
     fn task(&self, cell: Cell, truth: &Truth) -> Result<Task, EnvError> {
