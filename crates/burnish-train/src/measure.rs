@@ -70,8 +70,9 @@ fn measure_checked(
             let sequences: Vec<Range<usize>> =
                 sequences.iter().map(|one| one.start - own.start..one.end - own.start).collect();
             let constants = constants.get(before + own.start..before + own.end).unwrap_or_default();
-            let whole = [0..sequences.len()];
-            let evaluation = objective.evaluate(&columns.streams(&sequences, &whole, constants), totals);
+            let whole = 0..sequences.len();
+            let evaluation = objective
+                .evaluate(&columns.streams(&sequences, std::slice::from_ref(&whole), constants), totals);
             let (pass, metrics) = passes.entry(parts[0].group).or_default();
             pass.loss += evaluation.loss;
             pass.tokens_scored += own.len();

@@ -70,6 +70,7 @@ pub(crate) fn random_sample(prompt: &[u32], tail: usize, random: &mut Stream) ->
         temperatures: (0..tokens).map(|_| 0.7 + 0.6 * random.uniform() as f32).collect(),
         loss_mask: (0..tokens).map(|at| at > 0 && at >= prompt.len() && random.uniform() < 0.7).collect(),
         group: 0,
+        parts: Vec::new(),
         direction: 0,
     }
 }
