@@ -192,7 +192,7 @@ mod tests {
             assert!(
                 texts[1].contains("mod new_one_2;\n") && texts[1].contains("pub use new_one_2::NewOne2;\n")
             );
-            assert!(texts[2].contains("::NewOne2>(),\n"));
+            assert!(texts[2].contains("::NewOne2,\n"));
         }
     }
 
