@@ -91,13 +91,13 @@ fn rollouts(groups: &[Vec<Member>]) -> (Vec<Rollout>, Vec<Range<usize>>) {
     (all, ranges)
 }
 
-#[expect(clippy::unwrap_used, reason = "the file is part of the test")]
 /// The rollouts without rewards of turns: verl's GAE was given the reward of each episode at its last token.
 fn of_episodes(mut rollouts: Vec<Rollout>) -> Vec<Rollout> {
     rollouts.iter_mut().for_each(|rollout| rollout.facts.forget(&TURN_REWARDS));
     rollouts
 }
 
+#[expect(clippy::unwrap_used, reason = "the file is part of the test")]
 fn golden() -> Golden {
     serde_json::from_str(include_str!("../golden/advantage.json")).unwrap()
 }

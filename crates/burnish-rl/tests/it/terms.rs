@@ -11,7 +11,7 @@ const AGGREGATIONS: [Aggregation; 4] =
     [Aggregation::Grpo, Aggregation::Bnpo, Aggregation::DrGrpo, Aggregation::Dapo];
 
 fn term(objective: &str, weight: f64) -> LossTerm {
-    serde_json::from_value(json!({"objective": objective, "weight": weight})).unwrap()
+    LossTerm { objective: objective.into(), config: json!({}), on: String::new(), weight }
 }
 
 /// The batch with each token in the parts that `parts` names, and the counts of each part.
