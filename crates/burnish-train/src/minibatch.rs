@@ -110,6 +110,7 @@ fn positive_tokens(sample: &Sample) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use burnish_rl::terms::PARTS_MAX;
     use proptest::prelude::*;
 
     #[test]
@@ -160,9 +161,17 @@ mod tests {
                 minibatches: 2,
                 completion_tokens_max: 7,
                 seed: 3,
-                ..Totals::default()
+                parts: [PartTotals { tokens: 3, tokens_positive: 2, tokens_generation: 8 }; PARTS_MAX],
+                mismatched_log_ratio: None,
             }
         );
+        // Tokens belong to the parts of their bits.
+        let [first, second, mut third] = generation;
+        third.parts = vec![1, 3, 2, 0, 1];
+        let parts = totals(&[&third], &[first, second, third.clone()], 2, 7, 3).parts;
+        assert_eq!(parts[0], PartTotals { tokens: 3, tokens_positive: 2, tokens_generation: 6 });
+        assert_eq!(parts[1], PartTotals { tokens: 2, tokens_positive: 2, tokens_generation: 5 });
+        assert_eq!(parts[2], PartTotals { tokens: 0, tokens_positive: 0, tokens_generation: 3 });
     }
 
     proptest! {
