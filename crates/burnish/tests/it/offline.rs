@@ -112,6 +112,19 @@ fn a_recipe_of_ten_lines_imitates_rows_and_keeps_the_best_of_the_held_out_loss()
 }
 
 #[test]
+fn the_loss_on_held_out_rows_does_not_depend_on_how_many_are_measured_together() {
+    let scratch = scratch();
+    let loss = |sequences: usize| {
+        let (dir, together) =
+            (format!("run.dir=by{sequences}"), format!("train.sequences_per_step={sequences}"));
+        scratch.burnish(&["train", "sft.toml", "train.num_train_epochs=0.01", &dir, &together]).succeeds();
+        metric(&scratch, &format!("by{sequences}"), "eval", "eval/loss")[0].1
+    };
+    let (one, seven) = (loss(1), loss(7));
+    assert!((one - seven).abs() < 1e-5 && one > 0.0, "{one} {seven}");
+}
+
+#[test]
 fn a_run_over_rows_that_is_killed_goes_on_to_the_same_bits() {
     let scratch = scratch();
     let arguments = ["train", "sft.toml", "checkpoint.every=3", "checkpoint.best=loss", "train.patience=90"];
