@@ -122,6 +122,24 @@ fn the_loss_on_held_out_rows_does_not_depend_on_how_many_are_measured_together()
     };
     let (one, seven) = (loss(1), loss(7));
     assert!((one - seven).abs() < 1e-5 && one > 0.0, "{one} {seven}");
+    // Rows that are held out have the loss that they have where they are trained on, before the first update.
+    let text = String::from_utf8(scratch.read("rows.jsonl")).unwrap();
+    let (few, rest): (Vec<_>, Vec<_>) = text.lines().enumerate().partition(|(at, _)| *at < 10);
+    for (name, rows) in [("few.jsonl", few), ("rest.jsonl", rest)] {
+        scratch.write(name, rows.into_iter().map(|(_, row)| format!("{row}\n")).collect::<String>());
+    }
+    let run = |dir: &str, more: &[&str]| {
+        let dir = format!("run.dir={dir}");
+        let short = ["train", "sft.toml", "train.num_train_epochs=0.01", "data.held_out_share=0.0", &dir];
+        scratch.burnish(&[&short[..], more].concat()).succeeds();
+    };
+    run("apart", &["data.path=rest.jsonl", "data.held_out=few.jsonl", "train.sequences_per_step=3"]);
+    run("within", &["data.path=few.jsonl", "train.sequences_per_step=10"]);
+    let (apart, within) = (
+        metric(&scratch, "apart", "eval", "eval/loss")[0].1,
+        metric(&scratch, "within", "train", "loss")[0].1,
+    );
+    assert!((apart - within).abs() < 1e-5, "{apart} {within}");
 }
 
 #[test]
