@@ -3,7 +3,7 @@
     python3 bench/bits.py burnish-before burnish-after [RECIPE ...]
 
 A change of structure must leave them as they are. Recipes are copied, with at most three steps for each run and each
-stage, so that a pass takes some ten minutes on two cores. A recipe that fails in both builds with the same words is
+stage. A recipe that fails in both builds with the same words is
 equal too, and is named.
 """
 

@@ -1,4 +1,4 @@
-//! Episodes of several turns in text: an answer, what is said to it, and so on until the episode is over.
+//! Episodes of several turns in text: answers of the policy and replies of the environment, until the episode is over.
 
 use burnish_core::{Message, Task, Verdict};
 
@@ -17,7 +17,7 @@ pub(crate) trait Turns: Sized + Send {
     /// If the task is not one of this environment.
     fn begin(config: &Self::Config, task: &Task) -> Result<Self, EnvError>;
 
-    /// Takes the text of an answer; returns what is said to it, or nothing if the episode is over.
+    /// Takes the text of an answer; returns the reply, or nothing if the episode is over.
     fn act(&mut self, config: &Self::Config, answer: &str) -> Option<String>;
 
     /// Judges the episode so far.

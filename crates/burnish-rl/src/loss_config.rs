@@ -138,6 +138,10 @@ impl LossConfig {
             term.complete(&self).map_err(wrong)
         };
         self.terms = terms.map(complete).collect::<Result<_, _>>()?;
+        if !self.terms.is_empty() {
+            let main = PolicyLoss::new(&LossConfig { terms: Vec::new(), ..self.clone() })?;
+            Terms::new(Box::new(main), &self)?;
+        }
         Ok(self)
     }
 

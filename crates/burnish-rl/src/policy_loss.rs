@@ -52,7 +52,8 @@
 //! let (policy, entropy) = ([-0.5, -1.5], [0.0; 2]);
 //! let streams = Streams {
 //!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, teacher: None, entropy: &entropy,
-//!     advantage: &[2.0, 2.0], loss_mask: &[true, true], sequences: &[0..2], groups: &[], directions: &[], parts: &[], batch_constants: &[],
+//!     advantage: &[2.0, 2.0], loss_mask: &[true, true], sequences: &[0..2], groups: &[], directions: &[],
+//!     parts: &[], batch_constants: &[],
 //! };
 //! let totals = Totals { sequences: 1, tokens: 2, tokens_generation: 2, minibatches: 1, ..Totals::default() };
 //! let evaluation = grpo.evaluate(&streams, &totals);

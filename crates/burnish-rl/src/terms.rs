@@ -109,16 +109,26 @@ impl Terms {
     /// `main` and the terms of `loss`.
     ///
     /// # Errors
-    /// If one can't be built.
+    /// If one can't be built, or looks at the whole optimiser batch first: the constants that it fixes there would be those of
+    /// all parts.
     pub(crate) fn new(main: Box<dyn Objective>, loss: &LossConfig) -> Result<Self, SettingError> {
         let further = loss.terms.iter().map(|term| Ok((term.weight, term.build(loss)?)));
         let terms = std::iter::once(Ok((1.0, main))).chain(further);
-        Ok(Terms { terms: terms.collect::<Result<_, _>>()? })
+        let terms: Vec<(f64, Box<dyn Objective>)> = terms.collect::<Result<_, _>>()?;
+        let looks_first = |(_, objective): &(f64, Box<dyn Objective>)| objective.needs().batch_constants;
+        if let Some(at) = terms.iter().position(looks_first) {
+            let (key, what) = match at {
+                0 => ("terms".to_owned(), "have no place beside a loss that"),
+                at => (format!("terms[{}].objective", at - 1), "can't be one that"),
+            };
+            return Err(SettingError::new(key, format!("{what} looks at the whole batch first")));
+        }
+        Ok(Terms { terms })
     }
 }
 
 impl Objective for Terms {
-    /// Those of all terms. Token losses ask for no batch constants, pairs or whole distributions.
+    /// Those of all terms. Token losses ask for no pairs or whole distributions.
     fn needs(&self) -> Needs {
         let all = self.terms.iter().map(|(_, objective)| objective.needs());
         let union = |one: Needs, other: Needs| Needs {

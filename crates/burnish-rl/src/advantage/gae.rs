@@ -4,7 +4,8 @@
 //! critic's opinion (0) and the reward that came in the end (1).
 //!
 //! **Formula.** For token `t` of the `T` sampled tokens of a rollout, with `V` the critic's values, `r_t` what a turn
-//! earned at its last token and 0 elsewhere (`R` at the last token of all, if turns earn nothing of their own), and `V_T` 0 if the rollout came to its end, or the critic's estimate if it was cut off:
+//! earned at its last token and 0 elsewhere (the reward at the last token of all, if turns earn nothing of their own),
+//! and `V_T` 0 if the rollout came to its end, or the critic's estimate if it was cut off:
 //!
 //! ```text
 //! δ_t = r_t + γ·V_(t+1) - V_t

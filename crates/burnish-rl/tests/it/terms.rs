@@ -89,6 +89,11 @@ fn terms_are_checked_like_the_loss_that_they_are() {
     assert!(found.starts_with("terms[1].objective"), "{found}");
     let found = problem(json!({"objective": "positive_nll", "weight": 1.0, "config": {"x": 1}}));
     assert!(found.starts_with("terms[1].config.x"), "{found}");
+    let found = problem(json!({"objective": "m2po", "weight": 1.0}));
+    assert!(found.starts_with("terms[1].objective") && found.contains("whole batch first"), "{found}");
+    let main =
+        LossConfig { objective: "m2po".into(), terms: vec![term("cispo", 1.0)], ..LossConfig::default() };
+    assert!(main.complete().unwrap_err().problem.contains("whole batch first"));
     let many = LossConfig { terms: vec![term("cispo", 1.0); 8], ..LossConfig::default() };
     assert!(many.complete().unwrap_err().problem.contains("7 at most"));
     // What a term leaves out is written down.

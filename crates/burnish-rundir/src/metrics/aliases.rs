@@ -1,8 +1,8 @@
 //! Every metric: what it means, and what other frameworks call the same number.
 //!
 //! A metric has an alias only if the other framework's number has the same definition, for runs that both can do.
-//! `docs/metrics.md` repeats this table (`table.md`), and lists where runs can make a difference and which names look
-//! alike but mean something else.
+//! The table is that of `docs/metrics.md`, which also lists where runs can make a difference and which names look alike but
+//! mean something else.
 
 use std::sync::LazyLock;
 
@@ -41,11 +41,20 @@ pub struct Metric {
 /// The numbers of extra evaluations.
 const FURTHER: &str = "eval/{name}/{metric}";
 
-const TABLE: &str = include_str!("table.md");
+/// The page, whose first table has a row for each metric.
+const PAGE: &str = include_str!("../../../../docs/metrics.md");
+/// The line before that table.
+const TABLE: &str = "<!-- table -->\n";
 
 /// All metrics.
 pub static METRICS: LazyLock<Vec<Metric>> =
-    LazyLock::new(|| TABLE.lines().skip(2).filter_map(Metric::of_row).collect());
+    LazyLock::new(|| rows().skip(2).filter_map(Metric::of_row).collect());
+
+/// The lines of the table.
+fn rows() -> impl Iterator<Item = &'static str> {
+    let table = PAGE.split_once(TABLE).map_or("", |(_, table)| table);
+    table.lines().take_while(|line| !line.is_empty())
+}
 
 /// A number of another framework that can be computed from ours.
 #[derive(Debug, Clone, Copy)]
@@ -267,23 +276,13 @@ mod tests {
     }
 
     #[test]
-    fn the_page_on_metrics_repeats_the_table() {
-        assert_eq!(METRICS.len(), TABLE.lines().count() - 2, "each row is a metric");
-        let mut expected: Vec<String> = TABLE.lines().map(str::to_owned).collect();
-        expected.extend(["".into(), "| derived | unit | meaning | of |".into(), "|---|---|---|---|".into()]);
-        expected.extend(DERIVED.iter().map(|derived| {
-            let Derived { names, name, unit, meaning, .. } = derived;
+    fn the_page_has_a_row_for_each_metric_and_each_derived_number() {
+        assert!(METRICS.len() > 150);
+        assert_eq!(METRICS.len(), rows().count() - 2, "each row is a metric");
+        for Derived { names, name, unit, meaning, .. } in DERIVED {
             let of = serde_json::to_value(names).unwrap();
-            format!("| `{name}` | {unit} | {meaning} | {} |", of.as_str().unwrap())
-        }));
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
-        let page = std::fs::read_to_string(path).unwrap();
-        let table =
-            page.split_once("<!-- table -->\n").and_then(|(_, rest)| rest.split_once("\n<!-- end -->"));
-        let expected = expected.join("\n");
-        assert!(
-            table.is_some_and(|(table, _)| table == expected),
-            "between <!-- table --> and <!-- end --> docs/metrics.md must have:\n{expected}\n"
-        );
+            let row = format!("| `{name}` | {unit} | {meaning} | {} |\n", of.as_str().unwrap());
+            assert!(PAGE.contains(&row), "docs/metrics.md lacks {row}");
+        }
     }
 }
