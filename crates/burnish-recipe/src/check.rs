@@ -23,9 +23,9 @@ use crate::split::Split;
 use crate::supply::{SUPPLIES, Table};
 
 use super::{
-    Calibration, GOAL_INFORMATION, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe,
-    RecipeError, Source, TeacherContext, TeacherSection, Use, asked, bounds, defaults, empty, engine,
-    evaluations, latent, redesign, trainer, weights,
+    Calibration, GOAL_INFORMATION, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, MakeKind, Method, REWARD_MODEL,
+    Recipe, RecipeError, Source, StageUse, TaskSource, TeacherContext, TeacherSection, Use, asked, bounds,
+    defaults, empty, engine, evaluations, latent, redesign, trainer, weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -52,7 +52,12 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     ranges.at_least_one("train.minibatches", train.minibatches)?;
     ranges.at_least_one("train.sequences_per_step", train.sequences_per_step)?;
     ranges.at_least_one("train.micro_batch_tokens", train.micro_batch_tokens)?;
-    ranges.at_least_one("env.tasks", recipe.env.tasks)?;
+    check_tasks(recipe, &ranges)?;
+    check_make(recipe, &ranges)?;
+    if let Some(rounds) = &recipe.rounds {
+        rounds.check().map_err(|(key, rule)| source.error(&format!("rounds.{key}"), rule))?;
+        ranges.holds("rounds", recipe.redesign.is_none(), "can't be combined with `[redesign]`")?;
+    }
     ranges.at_least_one("eval.rollouts", eval.rollouts)?;
     ranges.at_least_one("checkpoint.keep", checkpoint.keep)?;
     ranges.at_least_one("data.decontaminate.ngram", recipe.data.decontaminate.ngram)?;
@@ -150,7 +155,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
                 !needs.mismatched || recipe.train.sequences_per_step > 1,
                 rule,
             )?;
-            ranges.holds("data.path", !recipe.data.path.is_empty(), "must name the rows to learn from")?;
+            ranges.holds("data.path", has_rows(recipe), "must name the rows to learn from")?;
             let is_bare = recipe.data.demonstrations.is_empty();
             ranges.holds("data.demonstrations", is_bare, "have no use: a demonstration is no preference")?;
         }
@@ -164,7 +169,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             let rule = format!("must be a loss of reward models: {}", known.join(", "));
             ranges.holds("loss.objective", known.contains(&recipe.loss.objective.as_str()), &rule)?;
             recipe.loss = recipe.loss.clone().complete().map_err(|error| within("loss", error))?;
-            ranges.holds("data.path", !recipe.data.path.is_empty(), "must name the rows to learn from")?;
+            ranges.holds("data.path", has_rows(recipe), "must name the rows to learn from")?;
             let is_bare = recipe.data.demonstrations.is_empty();
             ranges.holds("data.demonstrations", is_bare, "have no use: a demonstration is no preference")?;
             let rule = "has no use: a reward model says nothing that an environment could play";
@@ -173,16 +178,28 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             ranges.holds("policy.lora", recipe.policy.lora.is_none(), rule)?;
         }
         Method::None => {
-            let is_bare = recipe.data.path.is_empty() && recipe.data.demonstrations.is_empty();
+            let is_bare = !has_rows(recipe) && recipe.data.demonstrations.is_empty();
             ranges.holds("data", is_bare, "has no use with `train.method = \"none\"`: nothing is learned")?;
             let rule = "has no use with `train.method = \"none\"`: nothing is learned";
             ranges.holds("policy.lora", recipe.policy.lora.is_none(), rule)?;
             ranges.holds("policy.new", recipe.policy.new.is_none(), rule)?;
-            // The one step that brings the policy into the run.
-            recipe.train.max_steps = 1;
+            if recipe.make.is_some() {
+                ranges.at_least_one("rollout.tasks_per_step", rollout.tasks_per_step)?;
+                ranges.at_least_one("rollout.group_size", rollout.group_size)?;
+                let selection = recipe.selection.clone().complete();
+                let wrong =
+                    |error: SettingError| source.refused(&format!("selection.{}", error.key), error.problem);
+                let selection = selection.map_err(wrong)?;
+                ranges.holds("plan", recipe.plan.is_none(), rule)?;
+                check_partners(recipe, source)?;
+                recipe.selection = selection;
+            } else {
+                // The one step that brings the policy into the run.
+                recipe.train.max_steps = 1;
+            }
         }
         Method::Sft => {
-            let has_data = !recipe.data.path.is_empty() || !recipe.data.demonstrations.is_empty();
+            let has_data = has_rows(recipe) || !recipe.data.demonstrations.is_empty();
             ranges.holds(
                 "data",
                 has_data,
@@ -204,7 +221,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     check_rows(recipe, &ranges)?;
     complete_gate(recipe, &ranges)?;
     complete_replay(recipe, &ranges)?;
-    let is_made = recipe.weights.is_some() || recipe.is_last_round();
+    let is_made = recipe.weights.is_some() || recipe.is_last_round() || gives(recipe, StageUse::Policy);
     let is_given = recipe.policy.path.is_some() || recipe.policy.from.is_some() || is_made;
     let has_start = is_given && recipe.policy.lora.is_none();
     let can_diverge = train_is_grpo(recipe) && has_start;
@@ -413,20 +430,20 @@ fn check_length(recipe: &Recipe, ranges: &Ranges<'_>, what: Use) -> Result<(), R
     match train.num_train_epochs {
         Some(epochs) => {
             let key = "train.num_train_epochs";
-            let rule = "needs rows to pass over; with `train.method = \"grpo\"` give `train.max_steps`";
-            ranges.holds(key, !train_is_grpo(recipe), rule)?;
+            let rule = "needs rows to pass over; where tasks are played, give `train.max_steps`";
+            ranges.holds(key, !recipe.plays(), rule)?;
             ranges.positive(key, epochs)?;
             // A run writes down how many steps it found out.
             let is_free = train.max_steps == 0 || ranges.source.is_of_run();
             ranges.holds(key, is_free, "excludes `train.max_steps`: give one of them")?;
         }
-        None if train.method == Method::None => {
+        None if train.method == Method::None && recipe.make.is_none() => {
             let rule = "has no use with `train.method = \"none\"`: leave it out";
             ranges.holds("train.max_steps", train.max_steps <= 1, rule)?;
         }
         None if what == Use::Evaluation => {}
         None => {
-            let rule = match (train_is_grpo(recipe), ranges.source.get("train.max_steps").is_some()) {
+            let rule = match (recipe.plays(), ranges.source.get("train.max_steps").is_some()) {
                 (true, true) => "must be 1 or more",
                 (true, false) => "is missing: how many steps the run has, 1 or more",
                 (false, _) => "must be 1 or more; or give `train.num_train_epochs`",
@@ -457,6 +474,7 @@ fn check_rows(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
         ("data.max_length", data.max_length.is_some()),
         ("data.packing", data.packing),
         ("data.shuffle", !data.shuffle),
+        ("data.from", data.from.is_some()),
     ];
     if let Some((key, _)) = is_given.iter().find(|(_, is_given)| *is_given && train_is_grpo(recipe)) {
         return ranges.holds(
@@ -467,11 +485,16 @@ fn check_rows(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
     }
     let share = data.held_out_share;
     ranges.holds("data.held_out_share", (0.0..1.0).contains(&share), "must be at least 0 and below 1")?;
-    let has_rows = !data.path.is_empty();
+    let has_rows = has_rows(recipe);
     ranges.holds(
         "data.held_out_share",
         has_rows || share == 0.0,
-        "needs `data.path`, of whose rows it is a share",
+        "needs `data.path` or `data.from`, of whose rows it is a share",
+    )?;
+    ranges.holds(
+        "data.from",
+        data.from.is_none() || data.path.is_empty(),
+        "excludes `data.path`: give one of them",
     )?;
     let is_one = data.held_out.is_empty() || share == 0.0;
     ranges.holds("data.held_out_share", is_one, "excludes `data.held_out`: give one of them")?;
@@ -485,6 +508,58 @@ fn check_rows(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
         ranges.holds("data.packing", data.max_length.is_some(), "needs `data.max_length`, which it fills")?;
     }
     Ok(())
+}
+
+/// Do rounds give the run what `of` means?
+fn gives(recipe: &Recipe, of: StageUse) -> bool {
+    recipe.rounds.as_ref().is_some_and(|rounds| rounds.gives(of))
+}
+
+/// Are there rows of files to learn from, or will there be?
+fn has_rows(recipe: &Recipe) -> bool {
+    recipe.data.has_rows() || gives(recipe, StageUse::Rows)
+}
+
+/// How many tasks there are, or where they come from.
+fn check_tasks(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+    let tasks = match &recipe.env.tasks {
+        TaskSource::Count(count) => return ranges.at_least_one("env.tasks", *count),
+        TaskSource::File(tasks) => tasks,
+    };
+    for (key, holds, rule) in [
+        (
+            "env.tasks",
+            tasks.path.is_some() != tasks.from.is_some() || gives(recipe, StageUse::Tasks),
+            "must be a number, or name one file: `{ path = \"tasks.jsonl\" }`, or `{ from = \"recipe.toml\" }`, which makes it",
+        ),
+        ("env.tasks", recipe.plays(), "must be a number: no task is played, so the file has no use"),
+        (
+            "env.split",
+            recipe.env.split.is_none(),
+            "needs tasks that the environment makes: `env.tasks` is a file",
+        ),
+        (
+            "redesign",
+            recipe.redesign.is_none(),
+            "needs tasks that the environment makes: `env.tasks` is a file",
+        ),
+    ] {
+        ranges.holds(key, holds, rule)?;
+    }
+    Ok(())
+}
+
+/// What a run makes beside its policy.
+fn check_make(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+    let Some(make) = &recipe.make else { return Ok(()) };
+    make.check().map_err(|(key, rule)| ranges.source.error(&format!("make.{key}"), rule.to_owned()))?;
+    let plays = matches!(recipe.train.method, Method::Grpo | Method::None);
+    let rule = "needs episodes, which this method does not play: set `train.method = \"none\"`, or \"grpo\"";
+    ranges.holds("make", plays, rule)?;
+    ranges.holds("env", !recipe.env.is_absent(), "is needed: `[make]` plays its tasks")?;
+    ranges.holds("redesign", recipe.redesign.is_none(), "can't be combined with `[make]`")?;
+    let rule = "must be 2 or more: a pair has two answers";
+    ranges.holds("rollout.group_size", make.kind != MakeKind::Pairs || recipe.rollout.group_size > 1, rule)
 }
 
 fn check_policy(recipe: &Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
@@ -516,7 +591,7 @@ fn check_policy(recipe: &Recipe, source: &Source, what: Use) -> Result<(), Recip
         return Ok(());
     }
     // A run knows where its copy of the policy of the round before is.
-    if recipe.is_last_round() {
+    if recipe.is_last_round() || gives(recipe, StageUse::Policy) {
         return Ok(());
     }
     match (&policy.path, &policy.new) {

@@ -1,10 +1,12 @@
 //! `[data]`: what is imitated, and how training rows are compared with evaluation rows.
 
+use std::path::PathBuf;
+
 use burnish_data::{Columns, Paths, overlap};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::empty;
+use super::{StageRecipe, empty};
 use crate::split::Split;
 
 /// `[data]`
@@ -15,6 +17,12 @@ pub struct DataSection {
     /// files. Each is jsonl, plain or gzipped, or parquet.
     #[serde(skip_serializing_if = "Paths::is_empty")]
     pub path: Paths,
+    /// Instead of `path`: the recipe whose run makes the rows (`docs/stages.md`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<StageRecipe>,
+    /// The place of what that recipe made, once it is made.
+    #[serde(skip)]
+    pub made: Option<PathBuf>,
     /// SFT: which column holds what: `"auto"`, or a table such as `{ prompt = "question", completion = "answer" }`.
     pub columns: Columns,
     /// SFT: answers by the environment's own solver.
@@ -41,6 +49,18 @@ pub struct DataSection {
     pub decontaminate: Decontaminate,
 }
 
+impl DataSection {
+    /// Are there rows of files to learn from, or will there be?
+    pub fn has_rows(&self) -> bool {
+        !self.path.is_empty() || self.from.is_some()
+    }
+
+    /// The files of rows to learn from; none if another recipe has yet to make them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.path.0.iter().chain(&self.made).cloned().collect()
+    }
+}
+
 /// What becomes of a row that is longer than the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -62,6 +82,8 @@ impl Default for DataSection {
     fn default() -> Self {
         DataSection {
             path: Paths::default(),
+            from: None,
+            made: None,
             columns: Columns::default(),
             demonstrations: Vec::new(),
             held_out: Paths::default(),

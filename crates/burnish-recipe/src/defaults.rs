@@ -22,7 +22,8 @@ pub(super) fn under(mut source: Source, what: Use) -> Result<Source, RecipeError
     if source.get("train.method").is_some() || !is_table(&source, "train") {
         return Ok(source);
     }
-    let learns_from_rows = ["data.path", "data.demonstrations"].iter().any(|key| source.get(key).is_some());
+    let learns_from_rows =
+        ["data.path", "data.from", "data.demonstrations"].iter().any(|key| source.get(key).is_some());
     let is_played = source.get("env").is_some();
     match what {
         Use::Evaluation if source.get("train").is_none() => {

@@ -19,6 +19,7 @@ mod extractor;
 mod foreign;
 mod judge;
 mod latent;
+mod make;
 mod metrics;
 mod optimizer;
 pub mod paths;
@@ -27,6 +28,7 @@ mod policy;
 mod preset;
 mod redesign;
 pub mod renamed;
+mod rounds;
 mod sampling;
 mod source;
 mod span;
@@ -34,6 +36,7 @@ pub mod split;
 mod stage_use;
 mod strategy;
 pub mod supply;
+mod task_source;
 mod teacher;
 mod too_short;
 mod train;
@@ -72,16 +75,19 @@ pub use extractor::ExtractorSection;
 pub use judge::JudgeSection;
 pub use judge::PLACES;
 pub use latent::{Brevity, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, LatentPath, LatentSection};
+pub use make::{Keep, MakeKind, MakeSection, SuccessRate};
 pub use metrics::MetricsSection;
 pub use optimizer::OptimizerSection;
 pub use paths::expand;
 pub use policy::{ComputeType, PolicySection, StageRecipe, TextTokens};
 pub use redesign::{ContextModule, EngineerKind, Given, RedesignSection, RuleSection};
+pub use rounds::{RoundStage, RoundsSection};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
 pub use span::SpanSection;
 pub use stage_use::StageUse;
 pub use strategy::{InPlace, StrategySection};
+pub use task_source::{TaskFile, TaskSource};
 pub use teacher::{TeacherContext, TeacherSection};
 pub use train::{ActivationCheckpointing, Method, TrainSection};
 pub use user::UserSection;
@@ -130,6 +136,9 @@ pub struct Recipe {
     pub weights: Option<WeightsSection>,
     /// How the policy learns, and for how long.
     pub train: TrainSection,
+    /// Rows or tasks that the run makes out of its training episodes, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub make: Option<MakeSection>,
     /// Which environment is played and evaluated; not needed to learn from rows.
     #[serde(default, skip_serializing_if = "EnvSection::is_absent")]
     pub env: EnvSection,
@@ -196,6 +205,9 @@ pub struct Recipe {
     /// Rounds between which the environment is redesigned (GRPO); without this table, there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redesign: Option<RedesignSection>,
+    /// Recipes that are run again and again before this one; without this table, none are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<RoundsSection>,
     /// When checkpoints are saved to resume from.
     #[serde(default)]
     pub checkpoint: CheckpointSection,
@@ -248,9 +260,9 @@ fn cpu() -> String {
 pub struct EnvSection {
     /// Id of the environment; `burnish env list` shows them.
     pub id: String,
-    /// Number of different tasks to train on.
+    /// Number of different tasks to train on, or a file of them.
     #[serde(default = "tasks")]
-    pub tasks: usize,
+    pub tasks: TaskSource,
     /// Which part of these tasks is trained on (`docs/split.md`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
@@ -259,8 +271,8 @@ pub struct EnvSection {
     pub config: Value,
 }
 
-fn tasks() -> usize {
-    2048
+fn tasks() -> TaskSource {
+    TaskSource::Count(2048)
 }
 
 impl EnvSection {
@@ -407,6 +419,11 @@ impl Recipe {
                 .extend(broken.map(|rule| format!("`{}` {} [{}, allowed]", rule.key, rule.reason, rule.id)));
         }
         warnings
+    }
+
+    /// Are training tasks played, to learn from them or to make something of them?
+    pub fn plays(&self) -> bool {
+        self.train.method == Method::Grpo || self.make.is_some()
     }
 
     /// Whether somebody samples who rounds differently from whoever trains: an engine, or the sampler of a server.

@@ -11,7 +11,7 @@ use super::{RecipeError, Source};
 pub enum PathKind {
     /// The run directory, or the cache of stages: created if it does not exist.
     Own,
-    /// A recipe that makes a policy.
+    /// A recipe whose run is a stage.
     Recipe,
     /// A model directory.
     Model,
@@ -77,8 +77,19 @@ pub fn each<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> {
         let place = keys.iter().try_fold(&mut *recipe, |place, key| place.get_mut(key));
         one(place, keys.join("."), kind, None, visit)?;
     }
-    for table in ["policy", "teacher"] {
+    for table in ["policy", "teacher", "data"] {
         from(recipe.get_mut(table), table, visit)?;
+    }
+    let tasks = recipe.get_mut("env").and_then(|env| env.get_mut("tasks"));
+    if let Some(tasks) = tasks.filter(|tasks| tasks.is_object()) {
+        one(tasks.get_mut("path"), "env.tasks.path".to_owned(), PathKind::Data, None, visit)?;
+        from(Some(tasks), "env.tasks", visit)?;
+    }
+    if let Some(Value::Array(stages)) = recipe.get_mut("rounds").and_then(|rounds| rounds.get_mut("stage")) {
+        for (at, stage) in stages.iter_mut().enumerate() {
+            let key = format!("rounds.stage[{at}].recipe");
+            one(stage.get_mut("recipe"), key, PathKind::Recipe, None, visit)?;
+        }
     }
     each_ingredient(recipe, visit)?;
     each_controller(recipe, visit)?;

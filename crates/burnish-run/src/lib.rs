@@ -3,6 +3,7 @@
 //! A [`burnish_recipe::Recipe`] decides a run; [`train::Run`] is the run; [`inspect`] looks at one without training;
 //! [`items`] evaluates one task by task. The output of a run is in its directory ([`burnish_rundir`]).
 
+mod artefact;
 pub mod cells;
 mod controllers;
 mod decontaminate;

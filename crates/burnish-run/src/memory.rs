@@ -196,14 +196,14 @@ impl Count<'_> {
             "policy",
         );
         let sequences = match method {
-            Method::Grpo => recipe.rollout.tasks_per_step.saturating_mul(recipe.rollout.group_size),
-            Method::Sft | Method::Preference | Method::Reward | Method::None => {
+            _ if recipe.plays() => recipe.rollout.tasks_per_step.saturating_mul(recipe.rollout.group_size),
+            Method::Grpo | Method::Sft | Method::Preference | Method::Reward | Method::None => {
                 recipe.train.sequences_per_step
             }
         };
         let answers = match method {
-            Method::Grpo => sequences.max(recipe.eval.tasks.saturating_mul(recipe.eval.rollouts)),
-            Method::Sft | Method::Preference | Method::Reward | Method::None => {
+            _ if recipe.plays() => sequences.max(recipe.eval.tasks.saturating_mul(recipe.eval.rollouts)),
+            Method::Grpo | Method::Sft | Method::Preference | Method::Reward | Method::None => {
                 recipe.eval.tasks.saturating_mul(recipe.eval.rollouts)
             }
         };

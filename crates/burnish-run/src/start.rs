@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use burnish_env::FileRows;
 use burnish_model::{check_finite, load_chat};
-use burnish_recipe::{Method, Recipe, StageUse};
+use burnish_recipe::{Recipe, StageUse};
 
 use crate::RunError;
 use crate::memory::outline;
@@ -47,7 +47,7 @@ pub fn check_policy(recipe: &Recipe) -> Result<(), RunError> {
 /// # Errors
 /// If it has none.
 pub fn check_rows(recipe: &Recipe) -> Result<(), RunError> {
-    if recipe.train.method != Method::Grpo || recipe.eval.config.is_some() {
+    if !recipe.plays() || recipe.env.tasks.file().is_some() || recipe.eval.config.is_some() {
         return Ok(());
     }
     let generator = burnish_env::build(&recipe.env.id, &recipe.env.config)?;

@@ -9,13 +9,14 @@ use burnish_env::{EnvError, Generator};
 use burnish_rl::fact::COUNTERPART;
 
 use crate::RunError;
+use crate::artefact::read_tasks;
 use crate::controllers;
 use crate::eval_set::EvalSet;
 use crate::online::plan_of;
 use crate::others::Others;
 use crate::split;
 use burnish_recipe::split::Split;
-use burnish_recipe::{EvalSpec, Recipe};
+use burnish_recipe::{EvalSpec, Recipe, TaskSource};
 
 /// The tasks of a run. No training task is an evaluation task.
 pub(crate) struct Tasks {
@@ -80,7 +81,13 @@ impl Tasks {
             let own = || Address::new(recipe.run.seed, Purpose::Task).seed();
             let seed = split.map_or_else(own, Split::seed_of_tasks);
             let reserved = ids(&evaluations);
-            let mut made = tasks_of(&*train_generator, seed, recipe.env.tasks, "env.config")?;
+            let mut made = match &recipe.env.tasks {
+                TaskSource::Count(count) => tasks_of(&*train_generator, seed, *count, "env.config")?,
+                TaskSource::File(tasks) => {
+                    let missing = || RunError::Refused("env.tasks.from: the tasks are not made yet".into());
+                    read_tasks(tasks.place().ok_or_else(missing)?, &recipe.env.id)?
+                }
+            };
             as_known(recipe, &mut made);
             let all = different(&made).len();
             train = made.into_iter().filter(|task| !reserved.contains(&task.id)).collect();

@@ -17,6 +17,7 @@ use burnish_train::checkpoint::{Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
 
 use crate::RunError;
+use crate::artefact;
 use crate::decontaminate;
 use crate::engine::Engine;
 use crate::evaluate::{Evaluation, bootstrap_seed, evaluate, summarise};
@@ -221,7 +222,7 @@ impl Run {
                 self.log("data", values)?;
             }
             // A policy that stays as it is has one result.
-            if !matches!(self.work, Loop::Still) {
+            if self.recipe.train.method != Method::None {
                 self.evaluate(watch)?;
             }
             self.report_under_way(watch);
@@ -238,7 +239,8 @@ impl Run {
                 let most = self.recipe.train.unscored_steps_max;
                 self.unscored.check(self.step, steps_max, most, self.saved, self.dir.path())?;
             }
-            let is_evaluated = self.step == steps_max || is_due(self.step, self.recipe.eval.every);
+            let is_due_to_evaluate = self.step == steps_max || is_due(self.step, self.recipe.eval.every);
+            let is_evaluated = is_due_to_evaluate && self.evaluates();
             if is_evaluated {
                 self.evaluate(watch)?;
             }
@@ -261,7 +263,23 @@ impl Run {
                 self.report_under_way(watch);
             }
         }
+        self.make_artefact(watch)?;
         self.finish().map(|outcome| Finish::Done(Box::new(outcome)))
+    }
+
+    /// Are held-out tasks and rows evaluated? Those of a run that only plays to make something are merely left out.
+    fn evaluates(&self) -> bool {
+        self.recipe.train.method != Method::None || self.recipe.make.is_none()
+    }
+
+    /// Makes the rows or tasks that the recipe asks for.
+    fn make_artefact(&self, watch: &mut dyn Watch) -> Result<(), RunError> {
+        let Some(make) = &self.recipe.make else { return Ok(()) };
+        watch.event(Event::Doing("making rows or tasks of episodes"));
+        let generator = self.tasks.generator()?;
+        let made = artefact::make(&self.recipe, make, generator, &self.journal, self.step, self.dir.path())?;
+        watch.event(Event::Note(format!("made {}: {}", made.file.display(), made.summary)));
+        Ok(())
     }
 
     fn one_step(&mut self, watch: &mut dyn Watch) -> Result<Values, RunError> {
@@ -269,7 +287,11 @@ impl Run {
         let lr = |updates| self.schedule.lr(updates);
         let Metrics { step: values, updates } = match &mut self.work {
             Loop::Online(work) => {
-                let done = work.step(&self.recipe, &self.tasks, &mut self.learner, &lr, step)?;
+                let (recipe, tasks) = (&self.recipe, &self.tasks);
+                let done = match recipe.train.method {
+                    Method::None => work.play(recipe, tasks, &self.learner, step)?,
+                    _ => work.step(recipe, tasks, &mut self.learner, &lr, step)?,
+                };
                 let row = |own: &PlayedMember| (own.task, own.advantage);
                 let rows = self.rows(done.played.iter().map(|own| (&*own.episode, row(own))));
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
@@ -521,9 +543,9 @@ impl Parts {
             None => named_template(recipe.policy.chat_template.as_deref())?,
         };
         watch.event(Event::Doing("making tasks"));
-        let is_grpo = recipe.train.method == Method::Grpo;
+        let plays = recipe.plays();
         let has_rows = !matches!(recipe.train.method, Method::Grpo | Method::None);
-        let mut tasks = Tasks::make(recipe, is_grpo)?.with_others(recipe)?;
+        let mut tasks = Tasks::make(recipe, plays)?.with_others(recipe)?;
         tasks.check_ready()?;
         if tasks.held_out > 0 {
             watch.event(Event::Note(format!(
@@ -534,7 +556,7 @@ impl Parts {
         }
         let mut held_out = if has_rows { Corpus::held_out(recipe)? } else { None };
         let against = decontaminate::of_evaluation(recipe, &tasks, held_out.as_ref())?;
-        let (corpus, overlap) = if is_grpo {
+        let (corpus, overlap) = if plays {
             let overlap = match (&against, tasks.train_mut()) {
                 (Some(overlap), Some((generator, train))) => {
                     decontaminate::of_tasks(recipe, overlap, generator, train)?
@@ -561,7 +583,7 @@ impl Parts {
         if let Some(report) = &overlap {
             watch.event(Event::Note(decontaminate::told(recipe, report)));
         }
-        let played = recipe.env.split.iter().filter(|_| is_grpo);
+        let played = recipe.env.split.iter().filter(|_| plays);
         let played = played.map(|_| format!("env.split: {}", split::told(&tasks.train)));
         corpus.parts.iter().cloned().chain(played).for_each(|part| watch.event(Event::Note(part)));
         let device = Device::open(&recipe.device)?;
@@ -582,7 +604,7 @@ impl Parts {
         if let Some(note) = unread::tools(&tasks, &corpus, &learner.chat().template) {
             watch.event(Event::Note(note));
         }
-        let work = if is_grpo {
+        let work = if plays {
             let config = learner.trainer_config(recipe);
             let (schedule, state) = (schedule(recipe), &state["stage"]);
             let mut work = OnlineLoop::new(recipe, &learner, schedule, &config, checkpoint.as_ref(), state)?;

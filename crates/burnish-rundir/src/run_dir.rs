@@ -20,6 +20,16 @@ pub const CHECKPOINTS: &str = "checkpoints";
 pub const START: &str = "start";
 /// Name of the directory with the run's teacher, if another recipe made it.
 pub const TEACHER: &str = "teacher";
+/// Name of the file of rows that the run made of its episodes.
+pub const ROWS: &str = "rows.jsonl";
+/// Name of the file of tasks that the run made of its episodes.
+pub const TASKS: &str = "tasks.jsonl";
+/// Name of the file that says how either came about.
+pub const MADE: &str = "made.json";
+/// Name of the run's copy of the rows that it learns from, if another recipe made them.
+pub const START_ROWS: &str = "start_rows.jsonl";
+/// Name of the run's copy of the tasks that it plays, if another recipe made them.
+pub const START_TASKS: &str = "start_tasks.jsonl";
 /// Name of the record of the rounds before the run, between which its environment was redesigned.
 pub const REDESIGN: &str = "redesign.json";
 /// Name of the directory of the best checkpoint.
@@ -52,6 +62,11 @@ pub enum Taken {
 /// checkpoints/step_N/   weights and optimiser state
 /// start/                the policy that the run started from, where `policy.from` names the recipe that made it
 /// teacher/              its teacher, where `teacher.from` names the recipe that made it
+/// start_rows.jsonl      the rows that it learns from, where `data.from` names the recipe that made them
+/// start_tasks.jsonl     the tasks that it plays, where `env.tasks.from` names the recipe that made them
+/// rows.jsonl            the rows that it made of its episodes (`[make]`)
+/// tasks.jsonl           the tasks that it made of its episodes (`[make]`)
+/// made.json             how the rows or tasks came about
 /// redesign.json         the rounds before it, where an engineer redesigned its environment
 /// held_out.json         numbers of each held-out row before training, of a run that learns from rows
 /// report.html           curves and drawn episodes, and how far the run is

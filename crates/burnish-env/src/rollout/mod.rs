@@ -306,14 +306,41 @@ pub fn play_with(
 /// # Errors
 /// If the record does not belong to the first spawn of this spec, or is incomplete; names the place.
 pub fn replay(spec: &RolloutSpec<'_>, spawn: &Spawn<'_>, episode: &Episode) -> Result<Episode, RolloutError> {
-    let known = Known { record: episode.record.clone(), traces: episode.traces_of_agents() };
-    let started = started(spec, spawn, episode.rollout, known, true);
+    alone(spec, spawn, started(spec, spawn, episode.rollout, recorded(episode), true)).map(episode_of)
+}
+
+/// The conversation of an episode up to its last answer, and the tools that were offered in it. The environment is asked again
+/// for its messages; nobody else is.
+///
+/// # Errors
+/// As [`replay`].
+pub fn conversation(
+    spec: &RolloutSpec<'_>,
+    spawn: &Spawn<'_>,
+    episode: &Episode,
+) -> Result<(Vec<Message>, Vec<ToolSpec>), RolloutError> {
+    let started = Started::new(spawn.address(episode.rollout), recorded(episode), async move |handle| {
+        player::Player::new(&handle, spec, spawn, episode.rollout, true).converse().await
+    });
+    alone(spec, spawn, started).map(|finished| finished.value)
+}
+
+fn recorded(episode: &Episode) -> Known {
+    Known { record: episode.record.clone(), traces: episode.traces_of_agents() }
+}
+
+/// Runs an episode of the spec by itself, on its record.
+fn alone<T>(
+    spec: &RolloutSpec<'_>,
+    spawn: &Spawn<'_>,
+    started: Started<'_, T, RolloutError>,
+) -> Result<Finished<T>, RolloutError> {
     let finished = burnish_episode::run(vec![started], Cast::default(), &mut Threads::default());
     let mut finished = finished.map_err(|error| {
         let alone = Spawn { count: 1, ..spawn.clone() };
         explained(&RolloutSpec { spawns: &[alone], ..*spec }, error)
     })?;
-    finished.pop().map(episode_of).ok_or(RolloutError::Lost { turns: 0 })
+    finished.pop().ok_or(RolloutError::Lost { turns: 0 })
 }
 
 /// Adds to an error which episode of the spec it concerns.

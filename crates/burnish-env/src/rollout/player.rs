@@ -125,6 +125,18 @@ impl<'a> Player<'a> {
         })
     }
 
+    /// The conversation of the episode, with the tools that were offered in it, up to its last answer. It is not judged.
+    pub(super) async fn converse(mut self) -> Result<(Vec<Message>, Vec<ToolSpec>), RolloutError> {
+        let agent = self.handle.agent(&self.spawn.policy, Trace::new());
+        if let Err(Stop::Fatal(error)) = self.turns(&agent).await {
+            return Err(error);
+        }
+        let mut messages = Arc::unwrap_or_clone(self.messages);
+        let answers = messages.iter().rposition(|message| message.role == Role::Assistant);
+        messages.truncate(answers.map_or(0, |last| last + 1));
+        Ok((messages, Arc::unwrap_or_clone(self.tools)))
+    }
+
     async fn turns(&mut self, agent: &Agent) -> Result<Ending, Stop> {
         self.open().await?;
         if self.asks

@@ -62,8 +62,9 @@ impl Corpus {
         let mut corpus = Corpus::default();
         let mut counter = overlap.map(Counter::new);
         let drops = recipe.data.decontaminate.action == OverlapAction::Drop;
-        if !recipe.data.path.is_empty() {
-            let rows = Dataset::open(&recipe.data.path.0, &recipe.data.columns)?;
+        let files = recipe.data.files();
+        if !files.is_empty() {
+            let rows = Dataset::open(&files, &recipe.data.columns)?;
             let mut kept = Vec::new();
             for index in 0..rows.len() {
                 let row = rows.row(index)?;

@@ -47,7 +47,7 @@ use coefficients::Coefficients;
 use credit::EstimatorInput;
 use divergence::Divergence;
 use groups::{Groups, Member};
-use lag::Lag;
+use lag::{Behavior, Lag};
 use replay::Store;
 use selection::Selection;
 use supply::{Making, Providers, add};
@@ -159,6 +159,40 @@ impl OnlineLoop {
         self.supply.prepare(tasks);
     }
 
+    /// Plays the tasks of step number `step`, counted from 0, and learns nothing from them.
+    pub(crate) fn play(
+        &mut self,
+        recipe: &Recipe,
+        tasks: &Tasks,
+        learner: &Learner,
+        step: u64,
+    ) -> Result<Stepped, RunError> {
+        let behavior = self.lag.behavior(recipe, learner)?;
+        let (groups, metrics) = self.sample(recipe, tasks, &behavior, step)?;
+        let note = groups.shortfall(recipe);
+        let (tasks, played) = of_journal(groups);
+        Ok(Stepped { tasks, played, note, metrics: Updates::default().finish(metrics) })
+    }
+
+    /// Selects tasks, samples what the plan requests for each, and turns verdicts into rewards.
+    fn sample(
+        &mut self,
+        recipe: &Recipe,
+        tasks: &Tasks,
+        behavior: &Behavior,
+        step: u64,
+    ) -> Result<(Groups, Values), RunError> {
+        let mut sampler = behavior.sampler()?;
+        let (plan, tokenizer) = (&*self.plan, &behavior.chat.tokenizer);
+        let selection = &mut self.selection;
+        let mut groups = Groups::sample(recipe, tasks, selection, plan, sampler.policy(), tokenizer, step)?;
+        let mut metrics = sampling_metrics(&sampler.finish()?);
+        groups.reward(recipe);
+        shuffle(recipe, &mut groups, step);
+        add(&mut metrics, self.reward_metrics(recipe, &groups));
+        Ok((groups, metrics))
+    }
+
     /// Performs step number `step`, counted from 0.
     pub(crate) fn step(
         &mut self,
@@ -168,17 +202,9 @@ impl OnlineLoop {
         lr: &dyn Fn(u64) -> f64,
         step: u64,
     ) -> Result<Stepped, RunError> {
-        // 1. Select tasks, and sample what the plan requests for each.
+        // 1. Select tasks, and sample what the plan requests for each. 2. Turn verdicts into rewards.
         let behavior = self.lag.behavior(recipe, learner)?;
-        let mut sampler = behavior.sampler()?;
-        let (plan, tokenizer) = (&*self.plan, &behavior.chat.tokenizer);
-        let selection = &mut self.selection;
-        let mut groups = Groups::sample(recipe, tasks, selection, plan, sampler.policy(), tokenizer, step)?;
-        let mut metrics = sampling_metrics(&sampler.finish()?);
-        // 2. Turn verdicts into rewards.
-        groups.reward(recipe);
-        shuffle(recipe, &mut groups, step);
-        add(&mut metrics, self.reward_metrics(recipe, &groups));
+        let (mut groups, mut metrics) = self.sample(recipe, tasks, &behavior, step)?;
         self.supply.see(recipe, &groups)?;
         // 3. Collect facts: of every token, then of every member.
         groups.make_samples(recipe);

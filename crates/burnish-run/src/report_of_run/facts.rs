@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::RunError;
 use crate::stored::{Session, sessions};
-use burnish_recipe::{Method, Recipe};
+use burnish_recipe::Recipe;
 use burnish_rundir::journal::{EpisodeKind, Journal};
 use burnish_rundir::metrics::{self, Row};
 use burnish_rundir::text::{duration, utc};
@@ -18,7 +18,7 @@ pub(super) fn of(
 ) -> Result<Vec<(String, String)>, RunError> {
     let sessions = sessions(dir)?;
     let mut facts = vec![("Time", time(&sessions, rows)), ("Tokens", tokens(rows))];
-    if recipe.train.method == Method::Grpo {
+    if recipe.plays() {
         let (mut trained, mut held_out) = (0, 0);
         for entry in journal.steps()? {
             *(if entry.kind == EpisodeKind::Train { &mut trained } else { &mut held_out }) += entry.episodes;

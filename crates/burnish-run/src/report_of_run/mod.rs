@@ -21,7 +21,7 @@ use crate::evaluate::{bootstrap_seed, summarise};
 use crate::inspect::{environment_of, makes_its_tasks, rendering};
 use crate::stored;
 use crate::unscored::UnscoredSteps;
-use burnish_recipe::{Method, Recipe};
+use burnish_recipe::Recipe;
 use burnish_rundir::files::FileError;
 use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 use burnish_rundir::metrics::{self, Row};
@@ -89,7 +89,7 @@ impl Reported<'_> {
         };
         let mut notes =
             [UnscoredSteps::of(rows).told().into_iter().collect(), recipe.warnings(), overlap].concat();
-        let kind = if recipe.train.method == Method::Grpo { "" } else { " --eval" };
+        let kind = if recipe.plays() { "" } else { " --eval" };
         if !recipe.env.is_absent() {
             notes.push(format!(
                 "`burnish rollout --from {quoted} --step N{kind}` shows the episodes of a step, token by token."

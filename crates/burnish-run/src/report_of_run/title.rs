@@ -25,6 +25,7 @@ fn method(recipe: &Recipe) -> String {
         Method::Sft => "imitation (SFT)".to_owned(),
         Method::None => match &recipe.weights {
             Some(weights) => format!("surgery ({})", weights.method),
+            None if recipe.make.is_some() => "playing".to_owned(),
             None => "no training".to_owned(),
         },
         Method::Preference if loss == "simpo" => "preferences (SimPO)".to_owned(),
@@ -48,7 +49,7 @@ fn named(id: &str) -> String {
 
 /// What is learned from, with its preposition.
 fn source(recipe: &Recipe) -> String {
-    if recipe.train.method == Method::Grpo {
+    if recipe.plays() {
         let files = files(recipe.env.config.get(burnish_recipe::paths::ENV_PATH));
         let title = burnish_env::kind(&recipe.env.id).map_or(&*recipe.env.id, |kind| kind.title);
         return if files.is_empty() {
@@ -57,7 +58,7 @@ fn source(recipe: &Recipe) -> String {
             format!("on the rows of {}", listed(&files))
         };
     }
-    let mut sources: Vec<String> = recipe.data.path.0.iter().map(|path| file_name(path)).collect();
+    let mut sources: Vec<String> = recipe.data.files().iter().map(|path| file_name(path)).collect();
     for given in &recipe.data.demonstrations {
         let title = burnish_env::kind(&given.env).map_or(&*given.env, |kind| kind.title);
         let from = files(given.config.get(burnish_recipe::paths::ENV_PATH));

@@ -20,15 +20,16 @@ const FORMAT: u32 = 1;
 
 /// Keys that affect no weight: places, speed, logging. Evaluation matters only as far as it decides which tasks are
 /// held out.
-const IDLE: [(&str, &[&str]); 8] = [
+const IDLE: [(&str, &[&str]); 9] = [
     ("run", &["dir", "cache", "threads"]),
     ("eval", &["every"]),
     ("train", &["unscored_steps_max"]),
     ("policy", &["path", "from", "chat_template"]),
     ("teacher", &["path", "from"]),
+    ("data", &["from"]),
     ("engine", ENGINE),
     ("trainer", &["url", "api_key_env", "requests_max", "timeout_seconds", "away_seconds"]),
-    ("", &["metrics", "checkpoint"]),
+    ("", &["metrics", "checkpoint", "rounds"]),
 ];
 
 /// Where an engine is, and how it is asked.
@@ -52,7 +53,7 @@ const ENGINE: &[&str] = &[
 ///
 /// # Errors
 /// If a file can't be read.
-pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
+pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
     // The run of a last round is known by what its recipe was before the rounds.
     if let Some(given) = recipe.redesign.as_ref().and_then(|redesign| redesign.given.as_ref()) {
         return Ok(given.hash.clone());
@@ -69,6 +70,10 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
         if let Some(Value::Object(table)) = table {
             table.retain(|key, _| !keys.contains(&key.as_str()));
         }
+    }
+    if let Some(Value::Object(tasks)) = value.get_mut("env").and_then(|env| env.get_mut("tasks")) {
+        // A file counts by its content, or by the hash of the recipe that makes it.
+        tasks.clear();
     }
     let mut models = BTreeMap::new();
     // A copy inside a run directory is identified by what it was made from.
@@ -113,8 +118,10 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
         "files": files,
         "from": recipe.policy.from.as_ref().and_then(|from| from.hash.as_ref()),
     });
-    if let Some(hash) = StageUse::Teacher.made_by(recipe).and_then(|from| from.hash.as_ref()) {
-        whole["teacher"] = hash.as_str().into();
+    for (of, key) in [(StageUse::Teacher, "teacher"), (StageUse::Rows, "rows"), (StageUse::Tasks, "tasks")] {
+        if let Some(hash) = of.made_by(recipe).and_then(|from| from.hash.as_ref()) {
+            whole[key] = hash.as_str().into();
+        }
     }
     if let Some(weights) = weights {
         whole["weights"] = weights;
@@ -128,6 +135,7 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
 /// The data files that a run reads.
 fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     let mut files = [&*recipe.data.path.0, &*recipe.data.held_out.0].concat();
+    files.extend(recipe.env.tasks.file().and_then(|tasks| tasks.path.clone()));
     let sets = recipe.data.demonstrations.iter().map(|set| (&set.env, &set.config));
     let env = (!recipe.env.is_absent()).then_some((&recipe.env.id, &recipe.env.config));
     let eval = recipe.eval.config.as_ref().map(|config| (&recipe.env.id, config));

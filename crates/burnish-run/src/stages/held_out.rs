@@ -16,10 +16,10 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
     let tasks = Tasks::make(recipe, false)?;
     let held_out = tasks.held_out_ids();
     let mut own = None;
-    let mut open = vec![stage];
+    let mut open = vec![stage.clone()];
     while let Some(stage) = open.pop() {
         let key = stage.of.key();
-        refuse_rounds(&held_out, stage)?;
+        refuse_rounds(&held_out, &stage)?;
         let trained = trained_on(&stage.recipe)?;
         let shared = held_out.iter().filter(|id| trained.contains(**id)).count();
         if shared > 0 {
@@ -45,7 +45,7 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
                 )));
             }
         }
-        open.extend(&stage.before);
+        open.extend(stage.before.all());
     }
     Ok(())
 }
@@ -76,7 +76,9 @@ fn is_split(recipe: &Recipe) -> bool {
 }
 
 fn trained_on(recipe: &Recipe) -> Result<BTreeSet<TaskId>, RunError> {
-    let tasks = Tasks::make(recipe, recipe.train.method == Method::Grpo)?;
+    // Tasks that another recipe has yet to make are some of those that it plays itself, and it is looked at too.
+    let is_known = recipe.env.tasks.file().is_none_or(|tasks| tasks.place().is_some());
+    let tasks = Tasks::make(recipe, recipe.plays() && is_known)?;
     let held_out = tasks.held_out_ids();
     let mut trained: BTreeSet<TaskId> = tasks.train.iter().map(|task| task.id.clone()).collect();
     if recipe.train.method == Method::Sft {

@@ -1,4 +1,4 @@
-//! The copies that a run keeps of its starting policy and its teacher. They need no extra space if the file system
+//! The copies that a run keeps of its starting policy, its teacher, its rows and its tasks, if other recipes made them. They need no extra space if the file system
 //! supports hard links.
 
 use std::fs;
@@ -30,7 +30,11 @@ pub(crate) fn keep(recipe: &mut Recipe, dir: &RunDir) -> Result<(), RunError> {
                 of.name()
             )));
         };
-        keep_one(&made, &folder(of, dir), &recipe.run.cache)?;
+        let own = place_of(of, dir);
+        match of {
+            StageUse::Rows | StageUse::Tasks => keep_file(&made, &own)?,
+            _ => keep_one(&made, &own, &recipe.run.cache)?,
+        }
     }
     if let Some(record) = recipe.redesign.as_ref().and_then(|redesign| redesign.record.as_ref()) {
         let place = dir.path().join(run_dir::REDESIGN);
@@ -63,7 +67,7 @@ fn keep_one(made: &Path, to: &Path, cache: &Path) -> Result<(), RunError> {
 pub(crate) fn place(recipe: &mut Recipe, dir: &RunDir) {
     for of in StageUse::kept(recipe) {
         if let Some(path) = of.path_mut(recipe) {
-            *path = Some(folder(of, dir));
+            *path = Some(place_of(of, dir));
         }
     }
 }
@@ -78,9 +82,19 @@ pub(crate) fn as_written(recipe: &Recipe) -> Recipe {
     recipe
 }
 
-fn folder(of: StageUse, dir: &RunDir) -> PathBuf {
+/// Copies a file of rows or tasks.
+fn keep_file(made: &Path, to: &Path) -> Result<(), RunError> {
+    if to.exists() {
+        fs::remove_file(to).map_err(FileError::on("remove", to))?;
+    }
+    link(made, to)
+}
+
+fn place_of(of: StageUse, dir: &RunDir) -> PathBuf {
     match of {
         StageUse::Teacher => dir.teacher(),
+        StageUse::Rows => dir.path().join(run_dir::START_ROWS),
+        StageUse::Tasks => dir.path().join(run_dir::START_TASKS),
         StageUse::Policy | StageUse::Weights(_) => dir.start(),
     }
 }
@@ -93,13 +107,15 @@ fn share(from: &Path, to: &Path) -> Result<(), RunError> {
         let entry = entry.map_err(FileError::on("list", from))?;
         let (path, name) = (entry.path(), entry.file_name());
         if path.is_file() && !name.to_string_lossy().starts_with(TRAINER) {
-            let place: PathBuf = to.join(&name);
-            fs::hard_link(&path, &place)
-                .or_else(|_| fs::copy(&path, &place).map(drop))
-                .map_err(FileError::on("copy to", &place))?;
+            link(&path, &to.join(&name))?;
         }
     }
     Ok(())
+}
+
+fn link(from: &Path, to: &Path) -> Result<(), RunError> {
+    let linked = fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop));
+    Ok(linked.map_err(FileError::on("copy to", to))?)
 }
 
 fn name_base(config: &Path) -> Result<(), RunError> {

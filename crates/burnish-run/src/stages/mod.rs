@@ -1,10 +1,11 @@
-//! Stages: another recipe makes the policy that a run starts from, or its teacher, or a model for surgery, once. The result is stored under
-//! the hash of everything that decides it.
+//! Stages: another recipe makes the policy that a run starts from, its teacher, a model for surgery, the rows that it learns from
+//! or the tasks that it plays, once. The result is stored under the hash of everything that decides it.
 //!
 //! ```text
-//! policy.from, teacher.from, weights.models[0].from
+//! policy.from, teacher.from, weights.models[0].from, data.from, env.tasks.from
 //!     -> resolve: the stage's recipe, those of the stages before it ..., and their hashes (hash.rs)
 //!     -> make:    each of them is an ordinary run in `run.cache`: finished, resumed, waited for or started
+//!     -> repeated: those of `[rounds]` (repeated.rs), each with what the others made last
 //!     -> surgery: what `[weights]` makes of them (surgery.rs), by what their maps read (calibration.rs)
 //!     -> rounds:  those of `[redesign]` before the last (rounds.rs), each a run like a stage; the last is the run itself
 //!     -> keep:    the later run keeps a copy of the weights (keep.rs), so that the cache may be deleted
@@ -14,6 +15,7 @@ mod calibration;
 mod hash;
 mod held_out;
 mod keep;
+mod repeated;
 mod replicate;
 mod rounds;
 mod surgery;
@@ -25,30 +27,41 @@ use burnish_model::ModelShape;
 use burnish_train::checkpoint::{self, Extent, Newest};
 
 use crate::RunError;
+use crate::artefact;
 use crate::model_path::locate;
 use crate::train::{Finish, Run};
 use crate::watch::{Event, Stop, Watch};
-use burnish_recipe::{Recipe, Source, StageRecipe, StageUse};
+use burnish_recipe::{MakeKind, Method, Recipe, Source, StageRecipe, StageUse};
 use burnish_rundir::run_dir::{self, RunDirError};
+use repeated::Repeated;
 
+pub(crate) use hash::of as hash_of;
 pub(crate) use keep::{as_written, keep, place};
 pub use replicate::{files, replicate};
 
 /// Time between checks of a stage that another process makes.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The run that makes a policy, with the runs before it.
+/// The run that makes something for another, with the runs before it.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
-    /// What its policy is used for.
+    /// The use of its result.
     of: StageUse,
     /// The recipe file.
     file: PathBuf,
     /// Its recipe. `run.dir` is its place in the cache, and the hashes of the stages before it are known.
     recipe: Recipe,
     hash: String,
-    /// The stages that it needs.
-    before: Vec<Stage>,
+    before: Before,
+}
+
+/// The stages that a recipe needs.
+#[derive(Debug, Clone, Default)]
+struct Before {
+    /// Those that it names by a `from`.
+    stages: Vec<Stage>,
+    /// Those of `[rounds]`.
+    repeated: Option<Box<Repeated>>,
 }
 
 /// The result of making a run's starting policy and its teacher.
@@ -81,18 +94,24 @@ pub fn resolve(recipe: &mut Recipe) -> Result<(), RunError> {
 /// As [`resolve`]; if a stage fails, or the content of its place can't be used; if a stage is trained on tasks that
 /// `recipe` holds out.
 pub fn make(recipe: &mut Recipe, watch: &mut dyn Watch, stop: &Stop) -> Result<Made, RunError> {
-    let stages = before(recipe, &mut Vec::new())?;
-    make_all(&stages, recipe, watch, stop)
+    let before = before(recipe, &mut Vec::new())?;
+    make_all(&before, recipe, watch, stop)
 }
 
 fn make_all(
-    stages: &[Stage],
+    before: &Before,
     recipe: &mut Recipe,
     watch: &mut dyn Watch,
     stop: &Stop,
 ) -> Result<Made, RunError> {
-    for stage in stages {
+    for stage in &before.stages {
         let made = stage.make_for(recipe, watch, stop)?;
+        if made != Made::Ready {
+            return Ok(made);
+        }
+    }
+    if let Some(repeated) = &before.repeated {
+        let made = repeated.make(recipe, watch, stop)?;
         if made != Made::Ready {
             return Ok(made);
         }
@@ -109,9 +128,17 @@ fn make_all(
 /// # Errors
 /// As [`resolve`], and if it is not made yet.
 pub fn made(recipe: &mut Recipe, command: &str) -> Result<Option<PathBuf>, RunError> {
-    let stages = before(recipe, &mut Vec::new())?;
+    let Before { stages, repeated } = before(recipe, &mut Vec::new())?;
     if recipe.weights.is_some() {
         return surgery::made(recipe, command);
+    }
+    if let Some(repeated) = repeated.filter(|repeated| repeated.gives(StageUse::Policy)) {
+        let missing = || {
+            RunError::Refused(format!(
+                "rounds: they are not made yet; `{command}` makes them, and trains from them"
+            ))
+        };
+        return repeated.result(StageUse::Policy)?.ok_or_else(missing).map(Some);
     }
     let Some(stage) = stages.iter().find(|stage| stage.of == StageUse::Policy) else { return Ok(None) };
     let missing = || {
@@ -120,7 +147,7 @@ pub fn made(recipe: &mut Recipe, command: &str) -> Result<Option<PathBuf>, RunEr
             "policy.from: what {file} makes is not there yet (`{dir}`); `{command}` makes it, and trains from it"
         ))
     };
-    stage.checkpoint()?.ok_or_else(missing).map(Some)
+    stage.result()?.ok_or_else(missing).map(Some)
 }
 
 /// What a model that a recipe names is like before it exists.
@@ -154,11 +181,17 @@ pub(crate) fn origin(of: StageUse, recipe: &Recipe) -> Result<Origin, RunError> 
             };
         }
     }
-    let stages = before(&mut recipe, &mut Vec::new())?;
+    let Before { stages, repeated } = before(&mut recipe, &mut Vec::new())?;
+    if let Some(repeated) = repeated.filter(|repeated| repeated.gives(of)) {
+        return match repeated.result(of)? {
+            Some(dir) => Ok(Origin::Dir(dir)),
+            None => repeated.origin(of),
+        };
+    }
     let Some(stage) = stages.iter().find(|stage| stage.of == of) else {
         return Err(RunError::Refused(format!("{}: the recipe names no model there", of.key())));
     };
-    match stage.checkpoint()? {
+    match stage.result()? {
         Some(dir) => Ok(Origin::Dir(dir)),
         None => within(&stage.file, origin(StageUse::Policy, &stage.recipe)),
     }
@@ -166,14 +199,18 @@ pub(crate) fn origin(of: StageUse, recipe: &Recipe) -> Result<Origin, RunError> 
 
 /// The stages that `recipe` needs; writes their hashes into it. `above` lists the stages that are being resolved, as
 /// they are written.
-fn before(recipe: &mut Recipe, above: &mut Vec<StageRecipe>) -> Result<Vec<Stage>, RunError> {
+fn before(recipe: &mut Recipe, above: &mut Vec<StageRecipe>) -> Result<Before, RunError> {
     if recipe.is_last_round() {
         // It begins with the first round again. Hashes follow the order of keys, which is that of the environment.
         *recipe = recipe.as_given();
         recipe.env.config = burnish_env::build(&recipe.env.id, &recipe.env.config)?.config();
     }
+    let repeated = Repeated::of(recipe, above)?;
     let mut stages = Vec::new();
     for of in StageUse::of(recipe) {
+        if repeated.as_ref().is_some_and(|repeated| repeated.gives(of)) {
+            continue;
+        }
         let Some(from) = of.made_by(recipe).cloned() else { continue };
         let stage = one(of, recipe, &from, above)?;
         if let Some(from) = of.made_by_mut(recipe) {
@@ -181,7 +218,7 @@ fn before(recipe: &mut Recipe, above: &mut Vec<StageRecipe>) -> Result<Vec<Stage
         }
         stages.push(stage);
     }
-    Ok(stages)
+    Ok(Before { stages, repeated: repeated.map(Box::new) })
 }
 
 fn one(
@@ -192,6 +229,25 @@ fn one(
 ) -> Result<Stage, RunError> {
     let key = of.key();
     let written = StageRecipe { hash: None, ..from.clone() };
+    let stage = below(written, &key, above, |above| read(of, recipe, from, above))?;
+    match &from.hash {
+        Some(hash) if *hash != stage.hash => Err(RunError::Refused(format!(
+            "{key}: {} makes {} now, and not {hash}, as `{key}.hash` says: the recipe or what it reads has \
+             changed; undo that, or take the hash out",
+            from.recipe.display(),
+            stage.hash
+        ))),
+        _ => Ok(stage),
+    }
+}
+
+/// Resolves a stage that a recipe names by `key`, below those of `above`.
+fn below<T>(
+    written: StageRecipe,
+    key: &str,
+    above: &mut Vec<StageRecipe>,
+    resolve: impl FnOnce(&mut Vec<StageRecipe>) -> Result<T, RunError>,
+) -> Result<T, RunError> {
     if let Some(first) = above.iter().position(|stage| *stage == written) {
         let files = above[first..].iter().chain([&written]).map(|stage| stage.recipe.display().to_string());
         return Err(RunError::Refused(format!(
@@ -199,18 +255,11 @@ fn one(
             files.collect::<Vec<_>>().join(" <- ")
         )));
     }
+    let file = written.recipe.clone();
     above.push(written);
-    let stage = within(&from.recipe, read(of, recipe, from, above))?;
+    let resolved = within(&file, resolve(above))?;
     above.pop();
-    match &from.hash {
-        Some(hash) if *hash != stage.hash => Err(RunError::Refused(format!(
-            "{key}: {} makes the policy {} now, and not {hash}, as `{key}.hash` says: the recipe or what it reads has \
-             changed; undo that, or take the hash out",
-            from.recipe.display(),
-            stage.hash
-        ))),
-        _ => Ok(stage),
-    }
+    Ok(resolved)
 }
 
 fn read(
@@ -222,11 +271,36 @@ fn read(
     let mut recipe = Recipe::read(&from.recipe, &from.set)?;
     recipe.run.cache.clone_from(&parent.run.cache);
     recipe.run.threads = parent.run.threads;
+    check_make(of, parent, &recipe)?;
     let before = before(&mut recipe, above)?;
     let hash = hash::of(&recipe)?;
     let name = from.recipe.file_stem().unwrap_or_default().to_string_lossy();
     recipe.run.dir = recipe.run.cache.join(format!("{name}-{hash}"));
     Ok(Stage { of, file: from.recipe.clone(), recipe, hash, before })
+}
+
+/// Refuses a recipe that does not make what another one names it for.
+fn check_make(of: StageUse, parent: &Recipe, recipe: &Recipe) -> Result<(), RunError> {
+    let wanted = match (of, parent.train.method) {
+        (StageUse::Rows, Method::Preference | Method::Reward) => MakeKind::Pairs,
+        (StageUse::Rows, _) => MakeKind::Rows,
+        (StageUse::Tasks, _) => MakeKind::Tasks,
+        (StageUse::Policy | StageUse::Teacher | StageUse::Weights(_), _) => return Ok(()),
+    };
+    let made = recipe.make.as_ref().map(|make| make.kind);
+    if made == Some(wanted) {
+        return Ok(());
+    }
+    let name = |kind: MakeKind| serde_json::to_value(kind).unwrap_or_default();
+    Err(RunError::Refused(format!(
+        "make: {}; `{}` needs a recipe with `make.kind = {}`",
+        made.map_or("the recipe makes neither rows nor tasks".to_owned(), |kind| format!(
+            "its kind is {}",
+            name(kind)
+        )),
+        of.key(),
+        name(wanted)
+    )))
 }
 
 fn within<T>(file: &Path, result: Result<T, RunError>) -> Result<T, RunError> {
@@ -243,29 +317,29 @@ impl Stage {
         &self.recipe.run.dir
     }
 
-    /// Its last checkpoint, if its run is finished.
+    /// The path of its result, if its run is finished: its last checkpoint, or a file.
     ///
     /// # Errors
     /// If its place holds something unexpected.
-    fn checkpoint(&self) -> Result<Option<PathBuf>, RunError> {
+    fn result(&self) -> Result<Option<PathBuf>, RunError> {
         within(&self.file, self.finished())
     }
 
     fn make_for(&self, recipe: &mut Recipe, watch: &mut dyn Watch, stop: &Stop) -> Result<Made, RunError> {
         held_out::refuse(recipe, self)?;
         let place = format!("{} ({})", self.dir().display(), self.file.display());
-        if self.checkpoint()?.is_none() {
+        if self.result()?.is_none() {
             watch.event(Event::Note(format!("stage {place}: making {}", self.of.name())));
             if let Some(stopped) = within(&self.file, self.run(watch, stop))? {
                 return Ok(stopped);
             }
         }
-        let checkpoint = self.checkpoint()?;
-        if checkpoint.is_some() {
+        let result = self.result()?;
+        if result.is_some() {
             watch.event(Event::Note(format!("stage {place}: there")));
         }
         if let Some(path) = self.of.path_mut(recipe) {
-            *path = checkpoint;
+            *path = result;
         }
         Ok(Made::Ready)
     }
@@ -331,6 +405,12 @@ impl Stage {
         }
         let there = self.written()?;
         self.check(&there)?;
+        if matches!(self.of, StageUse::Rows | StageUse::Tasks) {
+            let file = there.make.as_ref().map(|make| dir.join(artefact::file_name(make.kind)));
+            let is_there = |file: &PathBuf| file.is_file();
+            let missing = || self.broken("its run is finished, but what it made is not there".into());
+            return file.filter(is_there).ok_or_else(missing).map(Some);
+        }
         let best = dir.join(run_dir::BEST);
         if there.checkpoint.best.is_some() && best.is_dir() {
             let newest =
@@ -370,6 +450,14 @@ impl Stage {
     fn broken(&self, problem: String) -> RunError {
         let dir = self.dir().display();
         RunError::Refused(format!("`{dir}` is broken: {problem}; remove the folder, and it is made again"))
+    }
+}
+
+impl Before {
+    /// All of them, those of rounds included.
+    fn all(&self) -> impl Iterator<Item = Stage> {
+        let repeated = self.repeated.iter().flat_map(|repeated| repeated.all());
+        self.stages.iter().cloned().chain(repeated)
     }
 }
 

@@ -18,8 +18,13 @@ const STAGE_STRIDE: u64 = 1 << 20;
 pub fn replicate(recipe: &mut Recipe, seed: u64) -> Result<(), RunError> {
     recipe.run.seed = seed;
     recipe.eval.seed = recipe.eval.seed.wrapping_add(seed);
+    let eval_seed = recipe.eval.seed;
+    for stage in recipe.rounds.iter_mut().flat_map(|rounds| &mut rounds.stage) {
+        let mut from = StageRecipe { recipe: stage.recipe.clone(), set: stage.set.clone(), hash: None };
+        replicate_stage(&mut from, seed, eval_seed)?;
+        stage.set = from.set;
+    }
     for of in StageUse::of(recipe) {
-        let eval_seed = recipe.eval.seed;
         if let Some(from) = of.made_by_mut(recipe) {
             replicate_stage(from, seed, eval_seed)?;
         }
@@ -63,8 +68,8 @@ pub fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     Ok(files)
 }
 
-fn collect(stages: &[super::Stage], files: &mut Vec<PathBuf>) {
-    for stage in stages {
+fn collect(before: &super::Before, files: &mut Vec<PathBuf>) {
+    for stage in before.all() {
         if !files.contains(&stage.file) {
             files.push(stage.file.clone());
         }

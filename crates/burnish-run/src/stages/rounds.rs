@@ -16,7 +16,7 @@ use burnish_rundir::{metrics, run_dir};
 use burnish_train::checkpoint::Checkpoint;
 use serde_json::{Value, json};
 
-use super::{Made, Stage, hash, within};
+use super::{Before, Made, Stage, hash, within};
 use crate::RunError;
 use crate::redesign::{
     self, Breakdown, Context, Design, Engineer, Past, Record, Round, Training, design, engineer, summary,
@@ -50,7 +50,7 @@ pub(super) fn make(recipe: &mut Recipe, watch: &mut dyn Watch, stop: &Stop) -> R
     for number in 1..redesign.rounds {
         let stage = rounds.stage(number, &config, start.as_deref())?;
         let place = format!("round {number} of {} ({})", redesign.rounds, stage.dir().display());
-        if stage.checkpoint()?.is_none() {
+        if stage.result()?.is_none() {
             watch.event(Event::Note(format!("{place}: training")));
             if let Some(stopped) = within(&stage.file, stage.run(watch, stop))? {
                 return Ok(stopped);
@@ -59,7 +59,7 @@ pub(super) fn make(recipe: &mut Recipe, watch: &mut dyn Watch, stop: &Stop) -> R
         let missing = || {
             RunError::Refused(format!("{place}: has no checkpoint; remove the folder, and it is made again"))
         };
-        let checkpoint = stage.checkpoint()?.ok_or_else(missing)?;
+        let checkpoint = stage.result()?.ok_or_else(missing)?;
         watch.event(Event::Note(format!("{place}: there")));
         record.rounds.push(rounds.look(number, &stage, &checkpoint, &record.validation)?);
         if stop.is_asked() {
@@ -130,7 +130,7 @@ impl Rounds {
         let hash = hash::of(&recipe)?;
         recipe.run.dir = recipe.run.cache.join(format!("round{number}-{hash}"));
         let file = PathBuf::from(format!("round {number}"));
-        Ok(Stage { of: StageUse::Policy, file, recipe, hash, before: Vec::new() })
+        Ok(Stage { of: StageUse::Policy, file, recipe, hash, before: Before::default() })
     }
 
     /// What came of a round that is made.
@@ -271,7 +271,7 @@ mod tests {
             recipe.run.dir = dir.path().join("round2");
             change(&mut recipe);
             let (file, hash) = (PathBuf::from("round 2"), "aa".to_owned());
-            let stage = Stage { of: StageUse::Policy, file, recipe, hash, before: Vec::new() };
+            let stage = Stage { of: StageUse::Policy, file, recipe, hash, before: Before::default() };
             rounds.look(2, &stage, Path::new("nowhere"), &validation).unwrap_err().to_string()
         };
         // Its tasks are those of the first. What is missing is what its run would have left.

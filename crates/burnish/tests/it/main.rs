@@ -3,6 +3,7 @@
 
 mod adapters;
 mod agent;
+mod artefacts;
 mod bad_input;
 mod before_records;
 mod benchmarks;

@@ -1,0 +1,102 @@
+//! `[make]`: rows or tasks that a run makes out of its training episodes, for the recipes that follow it.
+
+use serde::{Deserialize, Serialize};
+
+/// `[make]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MakeSection {
+    /// The artefact.
+    pub kind: MakeKind,
+    /// Rows: the answers that are kept.
+    #[serde(default)]
+    pub keep: Keep,
+    /// Rows: the least reward of a kept answer, with the weights of `[reward]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_reward: Option<f64>,
+    /// Rows: the most answers of one task that are kept, those with the highest reward. Pairs: the most pairs of one task.
+    #[serde(default = "one")]
+    pub max_per_task: usize,
+    /// The share of right answers that a task must have had.
+    #[serde(default)]
+    pub success_rate: SuccessRate,
+}
+
+/// The artefact that a run makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MakeKind {
+    /// Conversations to imitate: `messages`, and `tools` where there are any.
+    Rows,
+    /// A better and a worse answer to the same task: `prompt`, `chosen`, `rejected`.
+    Pairs,
+    /// Tasks to play.
+    Tasks,
+}
+
+/// The answers that become rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Keep {
+    /// Those that succeeded.
+    #[default]
+    Successes,
+    /// All that were judged and not cut off.
+    All,
+}
+
+/// Bounds of the share of right answers, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SuccessRate {
+    /// Least.
+    pub min: f64,
+    /// Greatest.
+    pub max: f64,
+}
+
+impl Default for SuccessRate {
+    fn default() -> Self {
+        SuccessRate { min: 0.0, max: 1.0 }
+    }
+}
+
+impl SuccessRate {
+    /// Is `rate` within the bounds?
+    pub fn contains(self, rate: f64) -> bool {
+        (self.min..=self.max).contains(&rate)
+    }
+}
+
+fn one() -> usize {
+    1
+}
+
+impl MakeSection {
+    /// Checks what the types don't guarantee.
+    ///
+    /// # Errors
+    /// The key that is wrong, and what it must be.
+    pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        let SuccessRate { min, max } = self.success_rate;
+        let is_share = |share: f64| (0.0..=1.0).contains(&share);
+        match self {
+            _ if !(is_share(min) && is_share(max) && min <= max) => {
+                Err(("success_rate", "must be within 0 and 1, and its `min` not above its `max`"))
+            }
+            Self { max_per_task: 0, .. } => Err(("max_per_task", "must be 1 or more")),
+            Self { min_reward: Some(reward), .. } if !reward.is_finite() => {
+                Err(("min_reward", "must be a number"))
+            }
+            Self { kind: MakeKind::Rows, .. } => Ok(()),
+            Self { keep: Keep::All, .. } => Err(("keep", "has no use: only `kind = \"rows\"` keeps answers")),
+            Self { min_reward: Some(_), .. } => {
+                Err(("min_reward", "has no use: only `kind = \"rows\"` keeps answers by their reward"))
+            }
+            Self { kind: MakeKind::Tasks, max_per_task: 2.., .. } => {
+                Err(("max_per_task", "has no use: a task is kept once"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `env.tasks`: how many tasks the environment makes, or where they come from.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::StageRecipe;
+
+/// `env.tasks`: `2048`, `{ from = "recipes/filter.toml" }` or `{ path = "tasks.jsonl" }`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum TaskSource {
+    /// The environment makes so many.
+    Count(usize),
+    /// They are in a file.
+    File(TaskFile),
+}
+
+/// A file of tasks: a JSON object per line, as a run with `make.kind = "tasks"` writes them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskFile {
+    /// The file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// Instead: the recipe whose run makes it (`docs/stages.md`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<StageRecipe>,
+    /// The place of what that recipe made, once it is made.
+    #[serde(skip)]
+    pub made: Option<PathBuf>,
+}
+
+impl TaskSource {
+    /// The number of tasks to make, if they are made here.
+    pub fn count(&self) -> Option<usize> {
+        match self {
+            TaskSource::Count(count) => Some(*count),
+            TaskSource::File(_) => None,
+        }
+    }
+
+    /// The file of tasks, if they are in one.
+    pub fn file(&self) -> Option<&TaskFile> {
+        match self {
+            TaskSource::Count(_) => None,
+            TaskSource::File(file) => Some(file),
+        }
+    }
+
+    /// As [`TaskSource::file`], mutable.
+    pub fn file_mut(&mut self) -> Option<&mut TaskFile> {
+        match self {
+            TaskSource::Count(_) => None,
+            TaskSource::File(file) => Some(file),
+        }
+    }
+}
+
+impl TaskFile {
+    /// The place of the file; `None` if another recipe has yet to make it.
+    pub fn place(&self) -> Option<&Path> {
+        self.path.as_deref().or(self.made.as_deref())
+    }
+}
+
+impl<'de> Deserialize<'de> for TaskSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct CountOrTable;
+
+        impl<'de> Visitor<'de> for CountOrTable {
+            type Value = TaskSource;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of tasks, or a table such as { from = \"recipes/filter.toml\" }")
+            }
+
+            fn visit_u64<E: Error>(self, count: u64) -> Result<TaskSource, E> {
+                usize::try_from(count).map(TaskSource::Count).map_err(E::custom)
+            }
+
+            fn visit_i64<E: Error>(self, count: i64) -> Result<TaskSource, E> {
+                usize::try_from(count)
+                    .map(TaskSource::Count)
+                    .map_err(|_| E::custom(format!("is {count}, and must be a number of tasks, 1 or more")))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TaskSource, A::Error> {
+                TaskFile::deserialize(MapAccessDeserializer::new(map)).map(TaskSource::File)
+            }
+        }
+
+        deserializer.deserialize_any(CountOrTable)
+    }
+}

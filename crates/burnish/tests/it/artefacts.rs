@@ -1,0 +1,255 @@
+//! Artefacts: runs that make rows, pairs and tasks for others, and rounds of them.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::common::{Scratch, TINY_GRPO, TINY_SFT, interrupt, timeless_metrics, wait_until};
+
+const PLAY: &str = "method = \"none\"\nmax_steps = 3\n";
+
+/// `sft.toml` makes a policy; `rows.toml`, `pairs.toml` and `tasks.toml` let it play and make something of its episodes;
+/// `imitate.toml`, `prefer.toml` and `grpo.toml` learn from that.
+fn scratch() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("sft.toml", TINY_SFT);
+    let grpo = TINY_GRPO.replace("path = \"tiny/checkpoints/step_120\"", "from = \"sft.toml\"");
+    let learned = "method = \"grpo\"\nmax_steps = 6\nepochs = 2\nminibatches = 2\n";
+    assert!(grpo.contains(learned));
+    let plays = grpo.replace(learned, PLAY).replace("beta = 0.01", "beta = 0.0");
+    for (name, make) in [
+        ("rows.toml", "kind = \"rows\"\nkeep = \"all\"\nmax_per_task = 2\n"),
+        ("pairs.toml", "kind = \"pairs\"\n"),
+        ("tasks.toml", "kind = \"tasks\"\n"),
+    ] {
+        // Enough for some answers that succeed.
+        let more = plays.replace("group_size = 4", "group_size = 24\ntemperature = 0.7");
+        let plays = if name == "rows.toml" { &plays } else { &more };
+        scratch.write(name, format!("{plays}\n[make]\n{make}"));
+    }
+    let sft = TINY_SFT.split("[policy.new]").next().unwrap().to_owned();
+    let learns = |from: &str, train: &str| {
+        format!(
+            "{sft}[policy]\nfrom = \"sft.toml\"\n[env]\nid = \"mapf-frozenlake\"\n[env.config]\nagents = 2\n\
+             [env.config.sizes]\n2 = {{ share = 1.0, hole_ratio = 0.0, wait_ratio = 0.0 }}\n\
+             [data]\nfrom = \"{from}\"\n[train]\n{train}\nsequences_per_step = 4\n[eval]\nevery = 0\n\
+             tasks = 4\n[rollout]\ntokens_max = 48\n"
+        )
+    };
+    scratch.write("imitate.toml", learns("rows.toml", "method = \"sft\"\nmax_steps = 4"));
+    scratch.write(
+        "prefer.toml",
+        learns("pairs.toml", "method = \"preference\"\nmax_steps = 2") + "[loss]\nobjective = \"dpo\"\n",
+    );
+    let few = grpo.replace("tasks = 40", "tasks = { from = \"tasks.toml\" }");
+    scratch.write("grpo.toml", few.replace("max_steps = 6", "max_steps = 2"));
+    scratch
+}
+
+/// Run directories of stages called `name`, in the order of their hashes.
+fn stages(scratch: &Scratch, name: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(scratch.path("runs/cache")).unwrap();
+    let of_name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(name);
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).filter(of_name).collect();
+    found.sort();
+    found
+}
+
+fn lines(path: &std::path::Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn weights(scratch: &Scratch, dir: &str, step: u64) -> Vec<u8> {
+    scratch.read(&format!("{dir}/checkpoints/step_{step}/model.safetensors"))
+}
+
+#[test]
+fn rows_are_made_of_episodes_and_imitated_and_kept_by_the_run() {
+    let scratch = scratch();
+    scratch.burnish(&["train", "imitate.toml", "run.dir=one"]).succeeds();
+    let [stage] = &stages(&scratch, "rows-")[..] else { panic!("one stage") };
+    let rows = lines(&stage.join("rows.jsonl"));
+    let mut per_task = std::collections::BTreeMap::<String, Vec<f64>>::new();
+    for row in &rows {
+        let roles: Vec<&str> = row["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|message| message["role"].as_str().unwrap())
+            .collect();
+        assert_eq!(roles, ["user", "assistant"]);
+        per_task.entry(row["task_id"].to_string()).or_default().push(row["reward"].as_f64().unwrap());
+    }
+    assert!(rows.len() > 6 && per_task.values().all(|rewards| rewards.len() <= 2), "{}", rows.len());
+    let made: Value = serde_json::from_slice(&std::fs::read(stage.join("made.json")).unwrap()).unwrap();
+    let hash = stage.file_name().unwrap().to_str().unwrap().strip_prefix("rows-").unwrap();
+    assert_eq!((made["count"].as_u64(), made["recipe"].as_str()), (Some(rows.len() as u64), Some(hash)));
+    assert_eq!((made["from"][0]["key"].as_str(), made["episodes"].as_u64()), (Some("policy.from"), Some(48)));
+
+    // The episodes are on record, and were played without an update.
+    scratch.burnish(&["rollout", "--from", stage.to_str().unwrap(), "--step", "2", "--replay"]).succeeds();
+    let start = std::fs::read(stage.join("start/model.safetensors")).unwrap();
+    assert!(start == std::fs::read(stage.join("checkpoints/step_3/model.safetensors")).unwrap());
+
+    // Without the cache, the run goes on from its own copy.
+    let whole = weights(&scratch, "one", 4);
+    assert!(whole != scratch.read("one/start/model.safetensors"), "it has learnt");
+    std::fs::remove_dir_all(scratch.path("runs/cache")).unwrap();
+    std::fs::remove_dir_all(scratch.path("one/checkpoints/step_4")).unwrap();
+    scratch.burnish(&["train", "--resume", "one"]).succeeds();
+    assert!(weights(&scratch, "one", 4) == whole);
+    assert!(!scratch.path("runs/cache").exists());
+}
+
+#[test]
+fn pairs_and_tasks_are_made_of_episodes_too() {
+    let scratch = scratch();
+    scratch.burnish(&["train", "prefer.toml", "run.dir=preferred"]).succeeds();
+    let pairs = lines(&stages(&scratch, "pairs-")[0].join("rows.jsonl"));
+    assert!(!pairs.is_empty());
+    for pair in &pairs {
+        assert!(pair["chosen_reward"].as_f64() > pair["rejected_reward"].as_f64(), "{pair}");
+        let texts =
+            ["prompt", "chosen", "rejected"].map(|column| pair[column][0]["content"].as_str().unwrap());
+        assert!(texts[1] != texts[2], "{pair}");
+    }
+
+    scratch.burnish(&["train", "grpo.toml", "run.dir=played"]).succeeds();
+    let tasks = lines(&stages(&scratch, "tasks-")[0].join("tasks.jsonl"));
+    let known: BTreeSet<&str> = tasks.iter().map(|task| task["id"].as_str().unwrap()).collect();
+    assert_eq!(known.len(), tasks.len());
+    let within = |least: f64, most: f64| {
+        tasks.iter().filter(|task| (least..=most).contains(&task["success_rate"].as_f64().unwrap())).count()
+    };
+    let shown =
+        scratch.burnish(&["rollout", "--from", "played", "--step", "1", "--json"]).succeeds().stdout();
+    let mut played = 0;
+    for line in shown.lines() {
+        let episode: Value = serde_json::from_str(line).unwrap();
+        assert!(known.contains(episode["task"].as_str().unwrap()), "{line}");
+        played += 1;
+    }
+    assert_eq!(played, 16);
+
+    // Only tasks within the bounds are kept.
+    let bounds = "make.success_rate={min=0.1, max=0.9}";
+    let said = scratch.burnish(&["train", "tasks.toml", "run.dir=some", bounds]);
+    match within(0.1, 0.9) {
+        0 => drop(said.fails_with(&["make: nothing is left", "outside the success rate"])),
+        kept => {
+            said.succeeds();
+            assert_eq!(lines(&scratch.path("some/tasks.jsonl")).len(), kept);
+        }
+    }
+    // A file of tasks of one's own.
+    let mut text = scratch.read("played/start_tasks.jsonl");
+    scratch.write("own.jsonl", &text);
+    scratch.burnish(&["train", "grpo.toml", "run.dir=own", "env.tasks={path=\"own.jsonl\"}"]).succeeds();
+    assert!(weights(&scratch, "own", 2) == weights(&scratch, "played", 2));
+    text.extend(b"{\"id\": 3}\n");
+    scratch.write("own.jsonl", &text);
+    let line = format!("line {}", tasks.len() + 1);
+    let given = ["train", "grpo.toml", "run.dir=wrong", "env.tasks={path=\"own.jsonl\"}"];
+    scratch.burnish(&given).fails_with(&["env.tasks", "own.jsonl", &line]);
+}
+
+#[test]
+fn a_recipe_that_makes_something_else_is_refused() {
+    let scratch = scratch();
+    for (recipe, change, parts) in [
+        ("imitate.toml", "data.from=sft.toml", &["sft.toml", "makes neither", "`data.from`", "\"rows\""][..]),
+        ("imitate.toml", "data.from=pairs.toml", &["pairs.toml", "its kind is \"pairs\"", "\"rows\""]),
+        ("grpo.toml", "env.tasks={from=\"rows.toml\"}", &["rows.toml", "`env.tasks.from`", "\"tasks\""]),
+        ("grpo.toml", "env.tasks={}", &["env.tasks", "must be a number, or name one file"]),
+        ("grpo.toml", "env.tasks=-1", &["env.tasks", "1 or more"]),
+        ("imitate.toml", "data.path=rows.jsonl", &["data.from", "excludes `data.path`"]),
+        ("imitate.toml", "make={kind=\"rows\"}", &["make", "needs episodes"]),
+        ("rows.toml", "make.kind=lines", &["make.kind", "lines"]),
+        ("rows.toml", "make.max_per_task=0", &["make.max_per_task", "1 or more"]),
+        ("rows.toml", "make.success_rate={min=0.5, max=0.2}", &["make.success_rate", "not above"]),
+        ("tasks.toml", "make.keep=all", &["make.keep", "has no use"]),
+        ("rows.toml", "rollout.tasks_per_step=0", &["rollout.tasks_per_step", "1 or more"]),
+    ] {
+        scratch.burnish(&["train", recipe, change, "--dry-run"]).fails_with(parts);
+    }
+}
+
+const ROUNDS: &str = r#"
+[rounds]
+count = 2
+use = { "policy.from" = "policy" }
+
+[[rounds.stage]]
+name = "rows"
+recipe = "rows.toml"
+use = { "policy.from" = "policy" }
+
+[[rounds.stage]]
+name = "policy"
+recipe = "imitate.toml"
+use = { "policy.from" = "policy", "data.from" = "rows" }
+"#;
+
+#[test]
+fn rounds_give_each_stage_what_the_others_made_last() {
+    let scratch = scratch();
+    let still = TINY_GRPO.replace("[policy]\npath = \"tiny/checkpoints/step_120\"\n", "");
+    let learned = "method = \"grpo\"\nmax_steps = 6\nepochs = 2\nminibatches = 2\n";
+    scratch.write("rounds.toml", still.replace(learned, "method = \"none\"\n") + ROUNDS);
+    let said = scratch.burnish(&["train", "rounds.toml", "run.dir=one"]).succeeds().stdout();
+    let (rows, policies) = (stages(&scratch, "rows-"), stages(&scratch, "imitate-"));
+    assert_eq!((rows.len(), policies.len()), (2, 2), "{said}");
+    assert!(said.contains("round 2 of 2, policy"), "{said}");
+    let hash = |of: &Value| of.as_str().unwrap().to_owned();
+    let made = |dir: &PathBuf| -> Value {
+        serde_json::from_slice(&std::fs::read(dir.join("made.json")).unwrap()).unwrap()
+    };
+    // The rows of the second round come from the policy that the first one made.
+    let begins = |dir: &PathBuf| hash(&made(dir)["from"][0]["hash"]);
+    let named =
+        |dirs: &[PathBuf], hash: &str| dirs.iter().find(|dir| dir.to_str().unwrap().ends_with(hash)).cloned();
+    let second = rows.iter().find(|dir| named(&policies, &begins(dir)).is_some()).expect("a second round");
+    let first_policy = named(&policies, &begins(second)).unwrap();
+    let last_policy = policies.iter().find(|dir| **dir != first_policy).unwrap();
+    assert!(
+        std::fs::read(second.join("start/model.safetensors")).unwrap()
+            == std::fs::read(first_policy.join("checkpoints/step_4/model.safetensors")).unwrap()
+    );
+    assert!(
+        std::fs::read(second.join("rows.jsonl")).unwrap()
+            == std::fs::read(last_policy.join("start_rows.jsonl")).unwrap()
+    );
+    let last = std::fs::read(last_policy.join("checkpoints/step_4/model.safetensors")).unwrap();
+    assert!(scratch.read("one/start/model.safetensors") == last);
+
+    // What is there is used, and what is gone is made again to the same bits.
+    let metrics = timeless_metrics(&last_policy.join("metrics.jsonl"));
+    let said = scratch.burnish(&["train", "rounds.toml", "run.dir=two"]).succeeds().stdout();
+    assert!(!said.contains("begins"), "{said}");
+    std::fs::remove_dir_all(last_policy).unwrap();
+    let mut child = scratch
+        .command(&["train", "rounds.toml", "run.dir=three"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the last stage has begun", || last_policy.join("metrics.jsonl").is_file());
+    interrupt(&child);
+    child.wait().unwrap();
+    scratch.burnish(&["train", "rounds.toml", "run.dir=four"]).succeeds();
+    assert_eq!(timeless_metrics(&last_policy.join("metrics.jsonl")), metrics);
+    assert!(scratch.read("four/start/model.safetensors") == last);
+
+    for (change, parts) in [
+        ("rounds.count=0", &["rounds.count", "1 or more"][..]),
+        ("rounds.use={\"policy.from\"=\"polcy\"}", &["rounds.use", "`polcy`", "rows, policy"]),
+        (
+            "rounds.use={\"policy.from\"=\"policy\", \"env.tasks.from\"=\"rows\"}",
+            &["rows.toml", "its kind is \"rows\""],
+        ),
+        ("rounds.use={\"policy.path\"=\"policy\"}", &["rounds.use", "`policy.path`", "data.from"]),
+    ] {
+        scratch.burnish(&["train", "rounds.toml", change, "--dry-run"]).fails_with(parts);
+    }
+}
