@@ -9,12 +9,13 @@ mod systems;
 mod systems_page;
 
 use burnish_core::names;
+use burnish_rl::catalogue;
 use burnish_rl::catalogue::{
-    ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PLANS, PREFERENCES, REPLAYS, REWARD_MODELS,
-    SELECTORS, cards,
+    ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PREFERENCES, REPLAYS, REWARD_MODELS, SELECTORS,
 };
 use burnish_rl::fact::Need;
 use burnish_rl::{Card, Family, Needs};
+use burnish_systems::PLANS;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -107,6 +108,11 @@ fn objective_needs(needs: Needs) -> Vec<&'static str> {
 
 fn named(needs: &[(bool, &'static str)]) -> Vec<&'static str> {
     needs.iter().filter(|(is_needed, _)| *is_needed).map(|(_, name)| *name).collect()
+}
+
+/// The cards of all parts.
+fn cards() -> Vec<&'static Card> {
+    [catalogue::cards(), burnish_systems::cards()].concat()
 }
 
 /// The ids of all systems, parts and presets.
@@ -212,7 +218,7 @@ mod tests {
         }
         assert_eq!(nearest("zzz"), None);
         let ids = ids();
-        let cards = cards().len();
+        let cards = super::cards().len();
         assert!(ids.len() > cards && ids.contains(&"trl-1.16/gspo") && ids.contains(&SYSTEMS[0].id));
     }
 }

@@ -11,11 +11,12 @@ use burnish_rl::catalogue::{PREFERENCES, REWARD_MODELS};
 use burnish_rl::fact::{COUNTERPART, HINT, Need};
 use burnish_rl::gate::GateConfig;
 use burnish_rl::overlong::OVERLONG;
-use burnish_rl::plan::{PlanConfig, RolloutPlan};
+use burnish_rl::plan::RolloutPlan;
 use burnish_rl::presets;
 use burnish_rl::rules::{self, RULES};
 use burnish_rl::selector::SelectionConfig;
 use burnish_rl::{LossConfig, SettingError};
+use burnish_systems::PlanConfig;
 use burnish_tensor::Device;
 use serde_json::Value;
 

@@ -55,10 +55,10 @@ use burnish_rl::LossConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::gate::GateConfig;
 use burnish_rl::overlong::OverlongBuffer;
-use burnish_rl::plan::PlanConfig;
 use burnish_rl::replay::ReplayConfig;
 use burnish_rl::rules::{self, Setup};
 use burnish_rl::selector::SelectionConfig;
+use burnish_systems::PlanConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -6,7 +6,6 @@ use crate::advantage::{self, Estimator};
 use crate::distillation;
 use crate::gate::{self, Gate};
 use crate::objective;
-use crate::plan::{self, RolloutPlan};
 use crate::preference;
 use crate::replay::{self, Replay};
 use crate::reward_model;
@@ -26,12 +25,18 @@ pub struct Entry<T: ?Sized> {
 
 impl<T: ?Sized> Entry<T> {
     /// The `config` of a recipe's table, with every setting written out.
-    pub(crate) fn complete_config(&self, config: &Value) -> Result<Value, SettingError> {
+    ///
+    /// # Errors
+    /// If a value is unknown, of the wrong type or out of range.
+    pub fn complete_config(&self, config: &Value) -> Result<Value, SettingError> {
         (self.complete)(config).map_err(in_config)
     }
 
     /// The part with the `config` of a recipe's table.
-    pub(crate) fn build_config(&self, config: &Value) -> Result<Box<T>, SettingError> {
+    ///
+    /// # Errors
+    /// As [`Entry::complete_config`].
+    pub fn build_config(&self, config: &Value) -> Result<Box<T>, SettingError> {
         (self.build)(config).map_err(in_config)
     }
 }
@@ -162,10 +167,6 @@ pub const SELECTORS: &[Entry<dyn Selector>] = entries![
 /// Whether an update is applied: `gate.gate`.
 pub const GATES: &[Entry<dyn Gate>] = entries![gate::Dgg, gate::RandomStop];
 
-/// How rollouts are sampled: `plan.plan`.
-pub const PLANS: &[Entry<dyn RolloutPlan>] =
-    entries![plan::Dgpo, plan::Heavyskill, plan::Lang, plan::Skpo, plan::VlRethinker,];
-
 /// What is trained on again: `replay.replay`.
 pub const REPLAYS: &[Entry<dyn Replay>] = entries![replay::Ssr];
 
@@ -175,7 +176,7 @@ pub fn cards() -> Vec<&'static Card> {
         entries.iter().map(|entry| &entry.card).collect()
     }
     let whole = [of(PREFERENCES), of(REWARD_MODELS), of(DISTILLATIONS)].concat();
-    [of(ADVANTAGES), of(OBJECTIVES), whole, of(SELECTORS), of(GATES), of(PLANS), of(REPLAYS)].concat()
+    [of(ADVANTAGES), of(OBJECTIVES), whole, of(SELECTORS), of(GATES), of(REPLAYS)].concat()
 }
 
 /// The entry called `id`.
@@ -198,12 +199,20 @@ fn in_config(error: SettingError) -> SettingError {
     SettingError { key: format!("config.{}", error.key), ..error }
 }
 
-fn build<P: Part>(given: &Value) -> Result<P, SettingError> {
+/// The part with these settings; absent ones take their defaults.
+///
+/// # Errors
+/// If a value is unknown, of the wrong type or out of range.
+pub fn build<P: Part>(given: &Value) -> Result<P, SettingError> {
     let part: P = read(given)?;
     part.check()?;
     Ok(part)
 }
 
-fn complete<P: Part>(given: &Value) -> Result<Value, SettingError> {
+/// Its complete settings: those given, and the defaults for the rest.
+///
+/// # Errors
+/// As [`build`].
+pub fn complete<P: Part>(given: &Value) -> Result<Value, SettingError> {
     to_value(&build::<P>(given)?)
 }

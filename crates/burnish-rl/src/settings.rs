@@ -19,12 +19,10 @@ pub trait Part: Default + Serialize + DeserializeOwned + Send + Sync + 'static {
 }
 
 /// Refuses a `value` that `allowed` rejects. `rule` says what is allowed, as in "must be 0 or more".
-pub(crate) fn require(
-    key: &str,
-    value: f64,
-    allowed: impl Fn(f64) -> bool,
-    rule: &str,
-) -> Result<(), SettingError> {
+///
+/// # Errors
+/// The key, the rule and the value.
+pub fn require(key: &str, value: f64, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<(), SettingError> {
     // TOML can write infinity and NaN like any number, but no key gives them a meaning.
     if value.is_finite() && allowed(value) {
         return Ok(());

@@ -8,7 +8,8 @@ use burnish_core::{Episode, Policy, Task};
 use burnish_env::rollout::Overlong;
 use burnish_eval::{Crossed, Summary};
 use burnish_rl::advantage::Phase;
-use burnish_rl::plan::{CycleCheck, Plain, Role, RolloutPlan};
+use burnish_rl::plan::{Plain, Role, RolloutPlan};
+use burnish_systems::dgpo::CycleCheck;
 
 use crate::RunError;
 use crate::eval_set::EvalSet;
@@ -83,7 +84,7 @@ pub(crate) fn play(
     let plan: Box<dyn RolloutPlan> = if recipe.eval.draft { plan_of(recipe)? } else { Box::new(Plain) };
     let mut played = scene.play(policy, &*plan, tasks)?;
     if recipe.eval.cycle && set.can_be_turned() {
-        scene.go_on(policy, &CycleCheck, tasks, &mut played, 1)?;
+        scene.go_on(policy, &CycleCheck, tasks, &mut played)?;
     }
     Ok(played.into_iter().flat_map(answers).collect())
 }

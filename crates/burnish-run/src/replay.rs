@@ -1,10 +1,11 @@
 //! Replays stored episodes from their records: nothing is sampled, and everything must come out as before.
 
 use std::path::Path;
+use std::task::{Context, Waker};
 
 use burnish_core::{Episode, Sampling, Task};
 use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
-use burnish_rl::plan::{Played, Request, Role, RolloutPlan};
+use burnish_rl::plan::{Group, Request, Role, RolloutPlan};
 
 use crate::RunError;
 use crate::inspect::{environment_of, recorded_step};
@@ -114,6 +115,8 @@ fn difference(again: &Episode, was: &Episode, is_judged_elsewhere: bool) -> Opti
 /// The request of a plan for the draft of a task, if the plan has drafts.
 fn draft_of(plan: &dyn RolloutPlan, task: &Task, recipe: &Recipe) -> Option<Request> {
     let rollouts = recipe.rollout.group_size;
-    let first = plan.wave(&Played { task, rollouts, progress: 0.0, seed: 0, episodes: &[] }, 0);
-    first.into_iter().find(|request| request.role == Role::Draft)
+    let group = Group::new(task, (rollouts, 0.0, 0), Box::new(|| Ok(Vec::new())), Vec::new());
+    // As far as its first episodes.
+    let _ = plan.play(&group).as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    group.take_requests().into_iter().find(|request| request.role == Role::Draft)
 }

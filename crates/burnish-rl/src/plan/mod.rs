@@ -1,60 +1,24 @@
-//! How the rollouts of a step are sampled, beyond "each task a number of times". One file per plan;
-//! [`crate::catalogue::PLANS`] lists them.
+//! How the rollouts of a step are sampled, beyond "each task a number of times". Published plans are in `systems/`, a folder
+//! each.
 //!
-//! A plan works in waves. For each task it requests episodes ([`Request`]), sees how they turned out ([`Played`]) and
-//! requests more, until it has what it wants; then it may change their verdicts. All of this is plain data: a run
-//! carries it out without knowing any plan by name.
+//! A plan is an async function over the group of a task ([`Group`]): it has episodes played ([`Request`]), sees how they turned
+//! out, has more played, and may change their verdicts. What it asks for is plain data: a run carries it out without knowing any
+//! plan by name. The functions of all tasks of a step advance together, and the episodes that they wait for are played as one
+//! batch.
 
-mod dgpo;
-mod heavyskill;
-mod lang;
-mod skpo;
-mod vl_rethinker;
+mod group;
 
 use std::collections::BTreeMap;
 
-use burnish_core::{Episode, Task, Verdict};
+use burnish_core::{Episode, Message};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SettingError;
 use crate::advantage::Phase;
-use crate::catalogue::{PLANS, choice, no_settings};
 use crate::fact::Need;
 
-pub use dgpo::{COHERENT, CycleCheck, Dgpo};
-pub use heavyskill::Heavyskill;
-pub use lang::{Decay, Lang};
-pub use skpo::Skpo;
-pub use vl_rethinker::VlRethinker;
-
-/// `[plan]`: which plan, and its settings.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PlanConfig {
-    /// Id of the plan.
-    pub plan: String,
-    /// Its own settings.
-    #[serde(default = "no_settings")]
-    pub config: Value,
-}
-
-choice!(PlanConfig, plan, PLANS, dyn RolloutPlan);
-
-/// What has been played of a task so far.
-#[derive(Debug, Clone, Copy)]
-pub struct Played<'a> {
-    /// The task.
-    pub task: &'a Task,
-    /// How many rollouts of each task the recipe asks for.
-    pub rollouts: usize,
-    /// Steps done, as a share of the run's steps: 0 at the first step, below 1 at the last.
-    pub progress: f64,
-    /// Seed of the plan's random choices about this task in this step.
-    pub seed: u64,
-    /// The episodes, in the order in which they were requested.
-    pub episodes: &'a [Spawned],
-}
+pub use group::{Group, Opening, Program};
 
 /// An episode that was requested.
 #[derive(Debug, Clone)]
@@ -124,33 +88,13 @@ pub struct Request {
     pub tokens_max: Option<usize>,
 }
 
-/// Where an episode starts. Numbers are indices into [`Played::episodes`].
+/// Where an episode starts. Numbers are indices into [`Group::episodes`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Start {
     /// With the prompt of its task; for [`Role::Turned`], with that of the task turned round.
     Prompt,
-    /// With the prompt, its last message replaced by a template that shows the first answer of another episode:
-    /// `{prompt}` stands for the message, `{draft}` for the answer.
-    Shown {
-        /// Whose answer is shown.
-        of: usize,
-        /// What takes the place of the message.
-        template: String,
-    },
-    /// With the prompt, its last message replaced by a skill's, which shows the first answers of other episodes (the
-    /// serialised cache of `burnish_reason::heavyskill`).
-    Deliberation {
-        /// Whose answers are shown.
-        of: Vec<usize>,
-        /// What takes the place of the message; `None` is the skill file's.
-        template: Option<String>,
-        /// How an answer is shown; `None` is the skill file's.
-        draft: Option<String>,
-        /// Most tokens of answers.
-        cache_tokens: usize,
-        /// Decides their order.
-        seed: u64,
-    },
+    /// With these messages in place of the prompt.
+    Messages(Vec<Message>),
     /// With the other direction of an episode's task, built from the episode's last answer. If the answer can't be
     /// turned into a task, nothing is played.
     Reversed {
@@ -204,23 +148,20 @@ pub trait RolloutPlan: Send + Sync {
         Vec::new()
     }
 
-    /// What to play next for a task, in wave number `wave`, counted from 0. The plan is over when it requests nothing
-    /// for any task.
-    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
-        if wave == 0 { vec![Request::rollouts(played.rollouts)] } else { Vec::new() }
+    /// Plays the group of a task. It may begin with episodes that are played already.
+    ///
+    /// # Errors
+    /// If the environment can't do what it needs, or gives a reward that it adds itself.
+    fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
+        Box::pin(async {
+            group.play([Request::rollouts(group.rollouts)]).await;
+            Ok(())
+        })
     }
 
     /// How many members with a reward a group has, if the recipe asks for `rollouts` of each task.
     fn group_size(&self, rollouts: usize) -> usize {
         rollouts
-    }
-
-    /// The verdicts that replace the environment's: one entry per episode.
-    ///
-    /// # Errors
-    /// If a component that it adds is there already.
-    fn judge(&self, played: &Played<'_>) -> Result<Vec<Option<Verdict>>, SettingError> {
-        Ok(vec![None; played.episodes.len()])
     }
 
     /// Does it change verdicts? If so, an episode that it did not request would be rewarded differently.
@@ -241,8 +182,8 @@ pub trait RolloutPlan: Send + Sync {
     /// Learns from the outcomes of a step.
     fn observe(&mut self, _groups: &[Outcome<'_>]) {}
 
-    /// Named numbers about the episodes of a step, for the run's metrics.
-    fn tally(&self, _groups: &[Played<'_>]) -> Vec<(String, f64)> {
+    /// Named numbers about the episodes of each group of a step, for the run's metrics.
+    fn tally(&self, _groups: &[&[Spawned]]) -> Vec<(String, f64)> {
         Vec::new()
     }
 

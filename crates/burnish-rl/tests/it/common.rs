@@ -1,6 +1,5 @@
 //! Batches of streams, by hand or at random.
 
-use burnish_core::{Ending, Episode, Message, Record, Role as CoreRole, Task, TaskId, Verdict};
 use burnish_rl::advantage::{Advantage, Estimator, Grpo, Phase, Rollout, Rollouts, reward_metrics};
 use burnish_rl::fact::{
     BOOTSTRAP, COMPONENTS, CONTINUED, Fact, GREEDY_REWARD, LOGPROBS, SEGMENT_REWARDS, SEGMENTS, SQUARES,
@@ -435,29 +434,4 @@ impl Grouped {
 pub(crate) fn metric(evaluation: &Evaluation, name: &str) -> f64 {
     let found = evaluation.metrics.iter().find(|metric| metric.name == name);
     found.map_or(f64::NAN, |metric| metric.sum / metric.weight)
-}
-
-/// A task of this name.
-pub(crate) fn task(id: &str) -> Task {
-    Task {
-        id: TaskId(id.into()),
-        environment: "none".into(),
-        prompt: Vec::new(),
-        truth: Value::Null,
-        labels: BTreeMap::new(),
-    }
-}
-
-/// An episode of one answer.
-pub(crate) fn answered(answer: &str, success: bool) -> Episode {
-    Episode {
-        task: TaskId("x".into()),
-        rollout: 0,
-        traces: Vec::new(),
-        partners: Vec::new(),
-        verdict: Verdict::scored("right", f64::from(success), success),
-        ending: Ending::Completed,
-        answers: vec![Message::new(CoreRole::Assistant, answer)],
-        record: Record::default(),
-    }
 }

@@ -5,7 +5,7 @@ use crate::distillation::{VOCABULARY, log_softmax, logits};
 use burnish_rl::advantage::{Advantage, Rollout, Rollouts};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::{
-    self, ADVANTAGES, DISTILLATIONS, GATES, OBJECTIVES, PLANS, PREFERENCES, REPLAYS, REWARD_MODELS, SELECTORS,
+    self, ADVANTAGES, DISTILLATIONS, GATES, OBJECTIVES, PREFERENCES, REPLAYS, REWARD_MODELS, SELECTORS,
 };
 use burnish_rl::distillation::Teacher;
 use burnish_rl::fact::WINS;
@@ -316,7 +316,6 @@ fn settings_read_back_as_they_are_written() {
         .chain(SELECTORS.iter().map(|entry| (entry.card.id, entry.complete)))
         .chain(GATES.iter().map(|entry| (entry.card.id, entry.complete)))
         .chain(REPLAYS.iter().map(|entry| (entry.card.id, entry.complete)))
-        .chain(PLANS.iter().map(|entry| (entry.card.id, entry.complete)))
         .collect();
     for (id, complete) in complete {
         let defaults = complete(&Value::Null).unwrap();
@@ -351,9 +350,7 @@ fn every_file_of_a_family_stands_in_the_catalogue_once() {
     let ids: BTreeSet<(Family, &str)> =
         catalogue::cards().iter().map(|card| (card.family, card.id)).collect();
     assert_eq!(ids.len(), listed.len());
-    for folder in
-        ["advantage", "objective", "preference", "distillation", "selector", "gate", "plan", "replay"]
-    {
+    for folder in ["advantage", "objective", "preference", "distillation", "selector", "gate", "replay"] {
         let folder = format!("crates/burnish-rl/src/{folder}");
         for entry in std::fs::read_dir(repository().join(&folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

@@ -1,15 +1,12 @@
 //! The groupwise loss with a direction: its oracle, its limits, and how its sets affect each other.
 
-use crate::common::{Batch, Grouped, answered, batches, is_near, metric, task};
-use burnish_rl::catalogue::{PLANS, find};
-use burnish_rl::plan::{Played, Role, Spawned, Start};
+use crate::common::{Batch, Grouped, batches, is_near, metric};
 use burnish_rl::preference::{Dgpo, Dpo, Score, Simpo};
 use burnish_rl::{Evaluation, Objective, Part};
 use proptest::prelude::*;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -336,34 +333,4 @@ fn settings_out_of_range_are_refused_by_name() {
     ] {
         assert_eq!(dgpo.check().unwrap_err().key, key);
     }
-}
-
-#[test]
-fn the_plan_plays_both_directions_and_checks_the_cycle_unless_told_otherwise() {
-    // Two successes and a failure, requested in the first wave; the successes are checked in the second.
-    let roles = |config: Value| {
-        let entry = find(PLANS, "plan", "dgpo").unwrap();
-        let plan = (entry.build)(&config).unwrap();
-        let task = task("x");
-        let episodes = [true, false, true].map(|success| answered("y", success));
-        let episodes =
-            episodes.map(|episode| Spawned { role: Role::Rollout, of: None, episode: Arc::new(episode) });
-        let played = Played { task: &task, rollouts: 4, progress: 0.0, seed: 1, episodes: &episodes };
-        let requested = |wave| {
-            let requests = plan.wave(&played, wave);
-            requests.into_iter().map(|own| (own.role, own.count, own.start)).collect::<Vec<_>>()
-        };
-        let size = plan.group_size(4);
-        (size, requested(0), requested(1), requested(2).len(), plan.components().to_vec())
-    };
-    let of_task = |role| (role, 4, Start::Prompt);
-    let check = |of| (Role::Check, 1, Start::Reversed { of });
-    let both = vec![of_task(Role::Rollout), of_task(Role::Turned)];
-    let checks = vec![check(0), check(2)];
-    assert_eq!(roles(json!({})), (8, both, checks.clone(), 0, vec!["coherent"]));
-    let forward = vec![of_task(Role::Rollout)];
-    let one_way = json!({ "reverse": false, "keep_rewards": true });
-    assert_eq!(roles(one_way), (4, forward.clone(), checks, 0, vec!["coherent"]));
-    let neither = json!({ "reverse": false, "cycle": false });
-    assert_eq!(roles(neither), (4, forward, Vec::new(), 0, Vec::new()));
 }

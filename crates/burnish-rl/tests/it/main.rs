@@ -24,7 +24,6 @@ mod kl;
 mod objective;
 mod objective_config;
 mod off_policy;
-mod plan;
 mod preference;
 mod presets;
 mod rdpo;

@@ -1,47 +1,9 @@
-//! VL-Rethinker: who is told to think again, and what is trained on again.
+//! VL-Rethinker's replay: members that are trained on again.
 
-use crate::common::{answered, task};
-use burnish_core::Verdict;
-use burnish_rl::catalogue::{PLANS, REPLAYS, find};
-use burnish_rl::plan::{Beginning, Played, Request, Role, RolloutPlan, Spawned, Start, VlRethinker};
+use burnish_rl::catalogue::{REPLAYS, find};
 use burnish_rl::replay::{Mixture, Replay, Ssr};
 use proptest::prelude::*;
 use serde_json::json;
-use std::sync::Arc;
-
-const ROLLOUTS: usize = 64;
-
-fn requests(plan: &dyn RolloutPlan, seed: u64, wave: usize) -> Vec<Request> {
-    let mut episodes: Vec<_> = (0..ROLLOUTS).map(|at| answered("y", at % 2 == 0)).collect();
-    episodes[7].verdict = Verdict::unscored("hung");
-    let role = Role::Rollout;
-    let episodes: Vec<Spawned> =
-        episodes.into_iter().map(|episode| Spawned { role, of: None, episode: Arc::new(episode) }).collect();
-    let task = task("x");
-    plan.wave(&Played { task: &task, rollouts: ROLLOUTS, progress: 0.0, seed, episodes: &episodes }, wave)
-}
-
-#[test]
-fn a_share_of_the_rollouts_goes_on_behind_the_trigger_and_what_was_not_scored_does_not() {
-    let told = |share: f64, seed| {
-        let plan = VlRethinker { share, ..VlRethinker::default() };
-        assert_eq!(requests(&plan, seed, 0), [Request::rollouts(ROLLOUTS)]);
-        assert!(requests(&plan, seed, 2).is_empty());
-        let found = requests(&plan, seed, 1);
-        for request in &found {
-            assert_eq!((request.role, request.count), (Role::Extension, 1));
-            assert_eq!(request.prefix, [Beginning::Text("\n\nWait, does it seem right?".into())]);
-        }
-        found.into_iter().map(|request| request.start).collect::<Vec<_>>()
-    };
-    assert!(told(0.0, 1).is_empty());
-    let all: Vec<Start> = (0..ROLLOUTS).filter(|of| *of != 7).map(|of| Start::After { of }).collect();
-    assert_eq!(told(1.0, 1), all);
-    let counts: Vec<usize> = (0..200).map(|seed| told(0.25, seed).len()).collect();
-    let mean = counts.iter().sum::<usize>() as f64 / 200.0;
-    assert!((mean - 0.25 * 63.0).abs() < 1.0, "{mean}");
-    assert_eq!(told(0.25, 5), told(0.25, 5));
-}
 
 proptest! {
     /// Once something is kept, nothing that is trained on has an advantage of 0, and the batch keeps its size.
@@ -99,10 +61,6 @@ fn the_queue_is_as_long_as_a_share_of_a_step_and_takes_what_teaches() {
     assert_eq!([0.5, -0.1, 0.0, f64::NAN].map(|advantage| ssr.keeps(advantage)), [true, true, false, false]);
     for (config, key) in [(json!({ "alpha": -1.0 }), "alpha"), (json!({ "buffer": -1.0 }), "buffer")] {
         let entry = find(REPLAYS, "replay", "ssr").unwrap();
-        assert_eq!((entry.build)(&config).err().unwrap().key, key);
-    }
-    for (config, key) in [(json!({ "share": 1.5 }), "share"), (json!({ "trigger": "" }), "trigger")] {
-        let entry = find(PLANS, "plan", "vl_rethinker").unwrap();
         assert_eq!((entry.build)(&config).err().unwrap().key, key);
     }
 }

@@ -9,7 +9,7 @@ use burnish_env::rollout::{self, Opened};
 use burnish_model::Tokenizer;
 use burnish_rl::advantage::{self, Advantage, Phase};
 use burnish_rl::fact::Facts;
-use burnish_rl::plan::{Outcome, Played, Role, RolloutPlan};
+use burnish_rl::plan::{Outcome, Role, RolloutPlan};
 
 use super::samples::OwnSample;
 use super::scene::{PlayedTask, Scene};
@@ -172,11 +172,8 @@ impl Groups {
             rounds.push((batch, played));
             groups.rounds += 1;
         }
-        let scene = scene(0);
-        let seen = rounds.iter().flat_map(|(batch, played)| batch.iter().zip(played));
-        let views: Vec<Played<'_>> =
-            seen.enumerate().map(|(at, (task, own))| scene.view(at, task, own)).collect();
-        groups.tally = plan.tally(&views);
+        let seen = rounds.iter().flat_map(|(_, played)| played);
+        groups.tally = plan.tally(&seen.map(|own| &own.episodes[..]).collect::<Vec<_>>());
         for (task, own) in rounds.into_iter().flat_map(|(batch, played)| batch.into_iter().zip(played)) {
             groups.tokens_aside += own.tokens_aside;
             let is_kept = !dynamic.is_on() || varies(recipe, downstream(&own));

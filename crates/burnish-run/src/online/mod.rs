@@ -16,7 +16,6 @@ mod replay;
 mod samples;
 pub(crate) mod scene;
 mod selection;
-mod shown;
 mod spans;
 pub(crate) mod supply;
 mod update;

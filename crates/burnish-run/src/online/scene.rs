@@ -1,16 +1,18 @@
-//! Plays what a plan requests for some tasks, wave by wave. This is the only interpreter of plans.
+//! Plays groups of tasks as a plan says. The plan's functions for all tasks advance together: the episodes that they wait for
+//! are one batch, a *wave*.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Piece, Policy, Sampling, Task, Verdict};
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Overlong, POLICY, RolloutSpec, SeedPlace, Spawn};
 use burnish_model::{ChatError, Tokenizer};
-use burnish_reason::heavyskill::{Showing, Skill};
-use burnish_rl::plan::{Beginning, Played, Request, Role, RolloutPlan, Spawned, Start};
+use burnish_rl::SettingError;
+use burnish_rl::plan::{Beginning, Group, Program, Request, Role, RolloutPlan, Spawned, Start};
 
-use super::{pieces, shown};
+use super::pieces;
 use crate::RunError;
 use crate::others::Others;
 use crate::seeds::Draws;
@@ -74,11 +76,11 @@ impl Scene<'_> {
         tasks: &[Task],
     ) -> Result<Vec<PlayedTask>, RunError> {
         let mut played: Vec<PlayedTask> = tasks.iter().map(|_| PlayedTask::default()).collect();
-        self.go_on(policy, plan, tasks, &mut played, 0)?;
+        self.go_on(policy, plan, tasks, &mut played)?;
         Ok(played)
     }
 
-    /// Continues after `played` of `tasks`, as `plan` requests from wave number `wave` on.
+    /// Goes on after `played` of `tasks`, as `plan` says.
     ///
     /// # Errors
     /// As [`Scene::play`].
@@ -88,32 +90,41 @@ impl Scene<'_> {
         plan: &dyn RolloutPlan,
         tasks: &[Task],
         played: &mut [PlayedTask],
-        wave: usize,
     ) -> Result<(), RunError> {
-        for wave in wave.. {
-            let groups = tasks.iter().zip(&*played).enumerate();
-            let requests: Vec<Vec<Request>> =
-                groups.map(|(at, (task, own))| plan.wave(&self.view(at, task, own), wave)).collect();
+        let groups = tasks.iter().zip(&mut *played).enumerate();
+        let groups: Vec<Group<'_>> =
+            groups.map(|(at, (task, own))| self.group(at, task, std::mem::take(&mut own.episodes))).collect();
+        let mut programs: Vec<Option<Program<'_>>> =
+            groups.iter().map(|group| Some(plan.play(group))).collect();
+        loop {
+            advance(&mut programs)?;
+            let requests: Vec<Vec<Request>> = groups.iter().map(Group::take_requests).collect();
             if requests.iter().all(Vec::is_empty) {
                 break;
             }
+            groups.iter().zip(&mut *played).for_each(|(group, own)| own.episodes = group.take_episodes());
             self.wave(policy, tasks, played, requests)?;
+            groups
+                .iter()
+                .zip(&mut *played)
+                .for_each(|(group, own)| group.give(std::mem::take(&mut own.episodes)));
         }
-        for (at, (task, own)) in tasks.iter().zip(&mut *played).enumerate() {
-            let judged = plan.judge(&self.view(at, task, own));
-            let judged = judged.map_err(|error| RunError::Refused(format!("plan.{error}")))?;
-            for (spawned, verdict) in own.episodes.iter_mut().zip(judged) {
-                verdict.into_iter().for_each(|verdict| Arc::make_mut(&mut spawned.episode).verdict = verdict);
-            }
+        if programs.iter().any(Option::is_some) {
+            return Err(RunError::Refused("plan: it waits for something that it has not asked for".into()));
         }
+        groups.iter().zip(&mut *played).for_each(|(group, own)| own.episodes = group.take_episodes());
         Ok(())
     }
 
-    /// What a plan sees of task number `at`.
-    pub(crate) fn view<'a>(&self, at: usize, task: &'a Task, own: &'a PlayedTask) -> Played<'a> {
+    /// The group of task number `at`.
+    fn group<'a>(&'a self, at: usize, task: &'a Task, episodes: Vec<Spawned>) -> Group<'a> {
         let place = Address { purpose: Purpose::Perturb, turn: 1, ..self.seeds.address(at) };
-        let (rollouts, progress) = (self.rollouts, self.progress);
-        Played { task, rollouts, progress, seed: place.seed(), episodes: &own.episodes }
+        let first = Draws::of_role(Role::Rollout, self.seeds.address(at));
+        let opening = move || {
+            let opened = rollout::opened(self.generator, task, first);
+            opened.map(|opened| opened.messages).map_err(|error| SettingError::new("task", error.to_string()))
+        };
+        Group::new(task, (self.rollouts, self.progress, place.seed()), Box::new(opening), episodes)
     }
 
     fn wave(
@@ -179,9 +190,8 @@ impl Scene<'_> {
                         (Some(of), task)
                     }
                     Start::Prompt if request.role == Role::Turned => (None, Asking::Turned),
-                    Start::Prompt => (None, Asking::Own),
-                    Start::Deliberation { .. } => (None, Asking::Own),
-                    Start::Shown { of, .. } | Start::After { of } => {
+                    Start::Prompt | Start::Messages(_) => (None, Asking::Own),
+                    Start::After { of } => {
                         let is_turned =
                             played[group].episodes.get(of).is_some_and(|own| own.role == Role::Turned);
                         (Some(of), if is_turned { Asking::Turned } else { Asking::Own })
@@ -226,19 +236,7 @@ impl Scene<'_> {
         let first = Draws::of_role(request.role, self.seeds.address(*group));
         let mut prefix = Vec::new();
         let (start, place) = match (&request.start, asked.task) {
-            (Start::Shown { of, template }, _) => {
-                let opened = rollout::opened(self.generator, task, first)?;
-                (rollout::Start::Messages(shown::one(opened.messages, template, episode(*of)?)), first)
-            }
-            (Start::Deliberation { of, template, draft, cache_tokens, seed }, _) => {
-                let opened = rollout::opened(self.generator, task, first)?;
-                let drafts = of.iter().map(|of| episode(*of).map(shown::draft));
-                let drafts = drafts.collect::<Result<Vec<_>, RunError>>()?;
-                let skill = Skill::with(template.as_deref(), draft.as_deref());
-                let (budget, seed) = (*cache_tokens, *seed);
-                let showing = Showing { skill: &skill, budget, equality: shown::EQUALITY, seed };
-                (rollout::Start::Messages(showing.show(&opened.messages, &drafts).0), first)
-            }
+            (Start::Messages(messages), _) => (rollout::Start::Messages(messages.clone()), first),
             (Start::After { of }, _) => {
                 let episode = episode(*of)?;
                 prefix = self.pieces(task, |tokenizer| pieces::last_answer(episode, tokenizer))?;
@@ -306,6 +304,22 @@ impl PlayedTask {
     }
 }
 
+/// Lets each program go on until it waits for episodes, or is over.
+///
+/// # Errors
+/// What a program returns.
+fn advance(programs: &mut [Option<Program<'_>>]) -> Result<(), RunError> {
+    let mut context = Context::from_waker(Waker::noop());
+    for program in programs {
+        let Some(Poll::Ready(over)) = program.as_mut().map(|own| own.as_mut().poll(&mut context)) else {
+            continue;
+        };
+        *program = None;
+        over.map_err(|error| RunError::Refused(format!("plan.{error}")))?;
+    }
+    Ok(())
+}
+
 /// The members that earn a reward.
 fn members(own: &PlayedTask) -> impl Iterator<Item = &Spawned> {
     use burnish_rl::advantage::Phase;
@@ -324,8 +338,9 @@ mod tests {
     use super::*;
     use crate::seeds::Draws;
     use burnish_core::{Said, Script, StopReason, Turn};
-    use burnish_rl::plan::{CycleCheck, Dgpo, Plain};
+    use burnish_rl::plan::Plain;
     use burnish_rundir::metrics::Values;
+    use burnish_systems::dgpo::{CycleCheck, Dgpo};
     use serde_json::json;
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -396,13 +411,12 @@ mod tests {
         fn play(&self, plan: &dyn RolloutPlan, sampling: &mut Known, greedy: &mut Known) -> Found {
             let scene = self.scene();
             let played = scene.play(&mut policy(sampling, greedy), plan, &self.tasks).unwrap();
-            self.found(&scene, plan, played)
+            Self::found(plan, played)
         }
 
-        fn found(&self, scene: &Scene<'_>, plan: &dyn RolloutPlan, played: Vec<PlayedTask>) -> Found {
-            let groups = self.tasks.iter().zip(&played).enumerate();
-            let views: Vec<Played<'_>> = groups.map(|(at, (task, own))| scene.view(at, task, own)).collect();
-            let metrics = plan.tally(&views).into_iter().collect();
+        fn found(plan: &dyn RolloutPlan, played: Vec<PlayedTask>) -> Found {
+            let groups: Vec<&[Spawned]> = played.iter().map(|own| &own.episodes[..]).collect();
+            let metrics = plan.tally(&groups).into_iter().collect();
             let all = played.iter().flat_map(|own| &own.episodes).filter(|own| own.role.is_member());
             Found {
                 episodes: all.map(|own| Episode::clone(&own.episode)).collect(),
@@ -421,8 +435,8 @@ mod tests {
                 plain.iter().flat_map(|own| &own.episodes).map(|own| Episode::clone(&own.episode)).collect();
             let mut marked = plain;
             let mut greedy = policy(sampling, greedy);
-            scene.go_on(&mut greedy, &CycleCheck, &self.tasks, &mut marked, 1).unwrap();
-            [before, self.found(&scene, &CycleCheck, marked).episodes]
+            scene.go_on(&mut greedy, &CycleCheck, &self.tasks, &mut marked).unwrap();
+            [before, Self::found(&CycleCheck, marked).episodes]
         }
 
         fn scene(&self) -> Scene<'_> {

@@ -61,9 +61,8 @@ impl Provider for Worth {
         };
         let place = |offset: u64| Draws::Worth.place(recipe.run.seed, step.number, offset);
         let mut sampler = behavior.sampler()?;
-        // Beginnings are the first wave of a plan.
         let beginnings = scene(ask.answers, place(0));
-        beginnings.go_on(sampler.policy(), &*self.plan, &own, &mut from_beginnings, 1)?;
+        beginnings.go_on(sampler.policy(), &*self.plan, &own, &mut from_beginnings)?;
         let from_tasks = scene(1, place(COPIES)).play(sampler.policy(), &*self.plan, &copies)?;
         sampler.finish()?;
         let worths = from_beginnings.iter().zip(from_tasks.chunks(ask.answers)).map(|(own, of_task)| {

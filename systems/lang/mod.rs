@@ -31,10 +31,10 @@ use burnish_core::settings::{read, to_value};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Beginning, Outcome, Played, Request, RolloutPlan};
-use crate::fact::{HINT, Need};
-use crate::settings::require;
-use crate::{Card, Check, Family, Part, SettingError};
+use burnish_rl::fact::{HINT, Need};
+use burnish_rl::plan::{Beginning, Group, Outcome, Program, Request, RolloutPlan};
+use burnish_rl::require;
+use burnish_rl::{Card, Check, Family, Part, SettingError};
 
 /// How the share of a hint falls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ impl Part for Lang {
         check: Check::Oracle("the published formula, at points worked out by hand"),
         reconstructed: Some("α, τ and the rate of the exponential decay"),
         reduces_to: &["no plan, for decay = off, to the bit"],
-        file: "crates/burnish-rl/src/plan/lang.rs",
+        file: "systems/lang/mod.rs",
     };
 
     fn check(&self) -> Result<(), SettingError> {
@@ -142,13 +142,13 @@ impl RolloutPlan for Lang {
         if self.decay == Decay::Off { Vec::new() } else { Need::all(&[&HINT]) }
     }
 
-    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
-        if wave > 0 {
-            return Vec::new();
-        }
-        let share = self.share(&played.task.labels, played.progress);
-        let prefix = if share > 0.0 { vec![Beginning::Hint(share)] } else { Vec::new() };
-        vec![Request { prefix, ..Request::rollouts(played.rollouts) }]
+    fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
+        Box::pin(async {
+            let share = self.share(&group.task.labels, group.progress);
+            let prefix = if share > 0.0 { vec![Beginning::Hint(share)] } else { Vec::new() };
+            group.play([Request { prefix, ..Request::rollouts(group.rollouts) }]).await;
+            Ok(())
+        })
     }
 
     fn observe(&mut self, groups: &[Outcome<'_>]) {
@@ -188,3 +188,7 @@ impl RolloutPlan for Lang {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;

@@ -31,9 +31,9 @@
 use burnish_core::{RECOVERED, Verdict};
 use serde::{Deserialize, Serialize};
 
-use super::{Played, Request, Role, RolloutPlan, Spawned, Start};
-use crate::fact::{COUNTERPART, Need};
-use crate::{Card, Check, Family, Part, SettingError};
+use burnish_rl::fact::{COUNTERPART, Need};
+use burnish_rl::plan::{Group, Program, Request, Role, RolloutPlan, Spawned, Start};
+use burnish_rl::{Card, Check, Family, Part, SettingError};
 
 /// Both directions of a task. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ impl Part for Dgpo {
         check: Check::Oracle("none: what is sampled is checked by policies whose answers are known"),
         reconstructed: Some("the data construction and the cycle check"),
         reduces_to: &["no plan, for reverse = false and cycle = false, to the bit"],
-        file: "crates/burnish-rl/src/plan/dgpo.rs",
+        file: "systems/dgpo/mod.rs",
     };
 
     fn check(&self) -> Result<(), SettingError> {
@@ -83,44 +83,38 @@ impl RolloutPlan for Dgpo {
         if self.reverse || self.cycle { Need::all(&[&COUNTERPART]) } else { Vec::new() }
     }
 
-    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
-        let rollouts = Request::rollouts(played.rollouts);
-        match wave {
-            0 if self.reverse => vec![rollouts.clone(), Request { role: Role::Turned, ..rollouts }],
-            0 => vec![rollouts],
-            1 if self.cycle => checks(played),
-            _ => Vec::new(),
-        }
+    fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
+        Box::pin(async {
+            let forward = Request::rollouts(group.rollouts);
+            let reversed = Request { role: Role::Turned, ..forward.clone() };
+            group.play([forward].into_iter().chain(self.reverse.then_some(reversed))).await;
+            if self.cycle {
+                group.play(checks(group)).await;
+            }
+            for (at, own) in scored(group).into_iter().filter(|_| self.judges()) {
+                let mut verdict = own;
+                if !self.keep_rewards {
+                    verdict.rewards.clear();
+                }
+                let closes = self.cycle.then(|| closes(group, at));
+                if let Some(closes) = closes {
+                    verdict.flags.insert(CLOSES.into(), closes);
+                }
+                let is_coherent = verdict.success && closes.unwrap_or(true);
+                if verdict.rewards.insert(COHERENT.into(), f64::from(is_coherent)).is_some() {
+                    return Err(SettingError::new(
+                        "config.keep_rewards",
+                        format!("must be false: the environment gives a reward `{COHERENT}` itself"),
+                    ));
+                }
+                group.judge(at, verdict);
+            }
+            Ok(())
+        })
     }
 
     fn group_size(&self, rollouts: usize) -> usize {
         rollouts * (1 + usize::from(self.reverse))
-    }
-
-    fn judge(&self, played: &Played<'_>) -> Result<Vec<Option<Verdict>>, SettingError> {
-        let judged = |(at, spawned): (usize, &Spawned)| {
-            let own = &spawned.episode.verdict;
-            if !spawned.role.is_member() || !own.is_scored() || !self.judges() {
-                return Ok(None);
-            }
-            let mut verdict = own.clone();
-            if !self.keep_rewards {
-                verdict.rewards.clear();
-            }
-            let closes = self.cycle.then(|| closes(played, at));
-            if let Some(closes) = closes {
-                verdict.flags.insert(CLOSES.into(), closes);
-            }
-            let is_coherent = verdict.success && closes.unwrap_or(true);
-            if verdict.rewards.insert(COHERENT.into(), f64::from(is_coherent)).is_some() {
-                return Err(SettingError::new(
-                    "config.keep_rewards",
-                    format!("must be false: the environment gives a reward `{COHERENT}` itself"),
-                ));
-            }
-            Ok(Some(verdict))
-        };
-        played.episodes.iter().enumerate().map(judged).collect()
     }
 
     fn judges(&self) -> bool {
@@ -132,13 +126,13 @@ impl RolloutPlan for Dgpo {
     }
 
     /// Shares; one of nothing is left out.
-    fn tally(&self, groups: &[Played<'_>]) -> Vec<(String, f64)> {
+    fn tally(&self, groups: &[&[Spawned]]) -> Vec<(String, f64)> {
         if !self.judges() {
             return Vec::new();
         }
         let (mut scored, mut successes, mut coherent) = ([0_usize; 2], [0_usize; 2], 0_usize);
         let (mut checked, mut closed) = (0_usize, 0_usize);
-        let members = groups.iter().flat_map(|group| group.episodes).filter(|own| own.role.is_member());
+        let members = groups.iter().copied().flatten().filter(|own| own.role.is_member());
         for Spawned { role, episode, .. } in members {
             let verdict = &episode.verdict;
             if !verdict.is_scored() {
@@ -173,26 +167,30 @@ impl RolloutPlan for CycleCheck {
         Need::all(&[&COUNTERPART])
     }
 
-    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
-        if wave == 1 { checks(played) } else { Vec::new() }
-    }
-
-    fn judge(&self, played: &Played<'_>) -> Result<Vec<Option<Verdict>>, SettingError> {
-        let judged = |(at, spawned): (usize, &Spawned)| {
-            let own = &spawned.episode.verdict;
-            (spawned.role.is_member() && own.is_scored()).then(|| {
-                let mut verdict = own.clone();
-                verdict.flags.insert(CLOSES.into(), closes(played, at));
-                verdict
-            })
-        };
-        Ok(played.episodes.iter().enumerate().map(judged).collect())
+    fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
+        Box::pin(async {
+            group.play(checks(group)).await;
+            for (at, mut verdict) in scored(group) {
+                verdict.flags.insert(CLOSES.into(), closes(group, at));
+                group.judge(at, verdict);
+            }
+            Ok(())
+        })
     }
 }
 
+/// The members that were judged, by their places.
+fn scored(group: &Group<'_>) -> Vec<(usize, Verdict)> {
+    let episodes = group.episodes();
+    let members = episodes.iter().enumerate().filter(|(_, own)| own.role.is_member());
+    let scored = members.filter(|(_, own)| own.episode.verdict.is_scored());
+    scored.map(|(at, own)| (at, own.episode.verdict.clone())).collect()
+}
+
 /// Requests the other direction of every success, built from its answer, to be answered greedily.
-fn checks(played: &Played<'_>) -> Vec<Request> {
-    let successes = played.episodes.iter().enumerate().filter(|(_, own)| {
+fn checks(group: &Group<'_>) -> Vec<Request> {
+    let episodes = group.episodes();
+    let successes = episodes.iter().enumerate().filter(|(_, own)| {
         own.role.is_member() && own.episode.verdict.success && !own.episode.answers.is_empty()
     });
     let check =
@@ -201,10 +199,15 @@ fn checks(played: &Played<'_>) -> Vec<Request> {
 }
 
 /// Does the greedy answer to an episode's follow-up give back what was known?
-fn closes(played: &Played<'_>, of: usize) -> bool {
-    let mut own = played.episodes.iter().filter(|other| other.role == Role::Check && other.of == Some(of));
+fn closes(group: &Group<'_>, of: usize) -> bool {
+    let episodes = group.episodes();
+    let mut own = episodes.iter().filter(|other| other.role == Role::Check && other.of == Some(of));
     own.any(|check| {
         let verdict = &check.episode.verdict;
         verdict.is_scored() && verdict.flags.get(RECOVERED) == Some(&true)
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;

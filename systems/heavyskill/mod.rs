@@ -20,10 +20,16 @@
 //!
 //! **References.** HeavySkill, arXiv:2605.02396.
 
+use burnish_core::Episode;
+use burnish_reason::heavyskill::{Draft, Showing, Skill};
+use burnish_verify::Verifier;
 use serde::{Deserialize, Serialize};
 
-use super::{Played, Request, Role, RolloutPlan, Start};
-use crate::{Card, Check, Family, Part, SettingError};
+use burnish_rl::plan::{Group, Program, Request, Role, RolloutPlan, Spawned, Start};
+use burnish_rl::{Card, Check, Family, Part, SettingError};
+
+/// Finds the final answers of drafts that don't fit as a whole.
+const EQUALITY: Verifier = Verifier::Math;
 
 /// Deliberation over drafts. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,7 +68,7 @@ impl Part for Heavyskill {
         check: Check::Oracle("none: what is sampled is checked by its provenance"),
         reconstructed: Some("drafts are those of the policy at that step; the wording of the skill file"),
         reduces_to: &["no plan, for drafts = 0, to the bit"],
-        file: "crates/burnish-rl/src/plan/heavyskill.rs",
+        file: "systems/heavyskill/mod.rs",
     };
 
     fn check(&self) -> Result<(), SettingError> {
@@ -86,39 +92,37 @@ impl Part for Heavyskill {
 }
 
 impl RolloutPlan for Heavyskill {
-    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
-        let rollouts = Request::rollouts(played.rollouts);
-        match (wave, self.drafts) {
-            (0, 0) => vec![rollouts],
-            (0, drafts) => {
+    fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
+        Box::pin(async {
+            let mut answers = Request::rollouts(group.rollouts);
+            if self.drafts > 0 {
                 let tokens_max = self.draft_tokens;
-                vec![Request { role: Role::Thought, tokens_max, ..Request::rollouts(drafts) }]
+                group
+                    .play([Request { role: Role::Thought, tokens_max, ..Request::rollouts(self.drafts) }])
+                    .await;
+                let drafts: Vec<Draft> =
+                    group.of_role(Role::Thought).into_iter().map(|at| draft(&group.episode(at))).collect();
+                let skill = Skill::with(self.template.as_deref(), self.draft.as_deref());
+                let (budget, seed) = (self.cache_tokens, group.seed);
+                let showing = Showing { skill: &skill, budget, equality: EQUALITY, seed };
+                answers.start = Start::Messages(showing.show(&group.opening()?, &drafts).0);
             }
-            (1, drafts) if drafts > 0 => vec![Request {
-                start: Start::Deliberation {
-                    of: (0..played.episodes.len()).collect(),
-                    template: self.template.clone(),
-                    draft: self.draft.clone(),
-                    cache_tokens: self.cache_tokens,
-                    seed: played.seed,
-                },
-                ..rollouts
-            }],
-            _ => Vec::new(),
-        }
+            group.play([answers]).await;
+            Ok(())
+        })
     }
 
     fn plays_evaluations(&self) -> bool {
         self.drafts > 0
     }
 
-    fn tally(&self, groups: &[Played<'_>]) -> Vec<(String, f64)> {
-        let spawned = || groups.iter().flat_map(|group| group.episodes);
+    fn tally(&self, groups: &[&[Spawned]]) -> Vec<(String, f64)> {
+        let spawned = || groups.iter().copied().flatten();
         let drafts: Vec<_> = spawned().filter(|spawned| spawned.role == Role::Thought).collect();
         if drafts.is_empty() {
             return Vec::new();
         }
-        let mean = |of: &dyn Fn(&super::Spawned) -> f64| {
+        let mean = |of: &dyn Fn(&Spawned) -> f64| {
             drafts.iter().map(|draft| of(draft)).sum::<f64>() / drafts.len() as f64
         };
         vec![
@@ -132,3 +136,15 @@ impl RolloutPlan for Heavyskill {
         ]
     }
 }
+
+/// The first answer of an episode as a draft for a deliberation.
+fn draft(episode: &Episode) -> Draft {
+    let answer = episode.answers.first();
+    let text = answer.map(burnish_reason::text_of).unwrap_or_default();
+    let last = answer.and_then(|answer| EQUALITY.answer(&answer.content));
+    Draft { text, tokens: episode.sampled_tokens(), answer: last }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;

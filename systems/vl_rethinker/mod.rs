@@ -21,9 +21,9 @@
 use burnish_core::rng::uniform;
 use serde::{Deserialize, Serialize};
 
-use super::{Beginning, Played, Request, Role, RolloutPlan, Start};
-use crate::settings::require;
-use crate::{Card, Check, Family, Part, SettingError};
+use burnish_rl::plan::{Beginning, Group, Program, Request, Role, RolloutPlan, Spawned, Start};
+use burnish_rl::require;
+use burnish_rl::{Card, Check, Family, Part, SettingError};
 
 /// Forced rethinking. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ impl Part for VlRethinker {
         check: Check::Oracle("none: what is sampled is checked by its provenance"),
         reconstructed: None,
         reduces_to: &["no plan, for share = 0, to the bit"],
-        file: "crates/burnish-rl/src/plan/vl_rethinker.rs",
+        file: "systems/vl_rethinker/mod.rs",
     };
 
     fn check(&self) -> Result<(), SettingError> {
@@ -65,30 +65,32 @@ impl Part for VlRethinker {
 }
 
 impl RolloutPlan for VlRethinker {
-    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
-        match wave {
-            0 => vec![Request::rollouts(played.rollouts)],
-            1 => {
-                let is_told = |of: &usize| uniform(played.seed, *of as u64) < self.share;
-                let is_over = |of: &usize| played.episodes[*of].episode.verdict.is_scored();
-                let told = (0..played.episodes.len()).filter(is_told).filter(is_over);
-                let again = |of| Request {
-                    role: Role::Extension,
-                    start: Start::After { of },
-                    prefix: vec![Beginning::Text(self.trigger.clone())],
-                    ..Request::rollouts(1)
-                };
-                told.map(again).collect()
-            }
-            _ => Vec::new(),
-        }
+    fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
+        Box::pin(async {
+            group.play([Request::rollouts(group.rollouts)]).await;
+            let is_drawn = |of: &usize| uniform(group.seed, *of as u64) < self.share;
+            let is_scored = |of: &usize| group.episode(*of).verdict.is_scored();
+            let again = |of| Request {
+                role: Role::Extension,
+                start: Start::After { of },
+                prefix: vec![Beginning::Text(self.trigger.clone())],
+                ..Request::rollouts(1)
+            };
+            let count = group.episodes().len();
+            group.play((0..count).filter(is_drawn).filter(is_scored).map(again)).await;
+            Ok(())
+        })
     }
 
-    fn tally(&self, groups: &[Played<'_>]) -> Vec<(String, f64)> {
-        let members = groups.iter().flat_map(|group| group.episodes);
+    fn tally(&self, groups: &[&[Spawned]]) -> Vec<(String, f64)> {
+        let members = groups.iter().copied().flatten();
         let extended = members.clone().filter(|member| member.role == Role::Extension).count();
         let all = members.count();
         let share = (all > 0).then(|| ("plan/rethought".to_owned(), extended as f64 / all as f64));
         share.into_iter().collect()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;

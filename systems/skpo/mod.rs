@@ -24,8 +24,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Beginning, Played, Request, Role, RolloutPlan, Start};
-use crate::{Card, Check, Family, Part, SettingError};
+use burnish_core::{Episode, Message};
+
+use burnish_rl::plan::{Beginning, Group, Program, Request, Role, RolloutPlan, Spawned, Start};
+use burnish_rl::{Card, Check, Family, Part, SettingError};
 
 /// Draft, then solve. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,7 +62,7 @@ impl Part for Skpo {
         check: Check::Oracle("none: what is sampled is checked by its provenance"),
         reconstructed: Some("the skip prompt, its length and where a draft ends"),
         reduces_to: &["no plan, for draft_tokens = 0, to the bit", "continuation, for skip = false"],
-        file: "crates/burnish-rl/src/plan/skpo.rs",
+        file: "systems/skpo/mod.rs",
     };
 
     fn check(&self) -> Result<(), SettingError> {
@@ -73,31 +75,36 @@ impl Part for Skpo {
 }
 
 impl RolloutPlan for Skpo {
-    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
-        let rollouts = Request::rollouts(played.rollouts);
-        match wave {
-            0 if self.draft_tokens > 0 => {
-                vec![Request {
-                    role: Role::Draft,
-                    tokens_max: Some(self.draft_tokens),
-                    ..Request::rollouts(1)
-                }]
+    /// Where a draft is there already, it only answers.
+    fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
+        Box::pin(async {
+            let answers = Request::rollouts(group.rollouts);
+            if self.draft_tokens == 0 {
+                group.play([answers]).await;
+                return Ok(());
             }
-            0 => vec![rollouts],
-            1 if self.draft_tokens > 0 && self.skip => {
-                vec![Request { start: Start::Shown { of: 0, template: self.template.clone() }, ..rollouts }]
+            if group.of_role(Role::Draft).is_empty() {
+                let tokens_max = Some(self.draft_tokens);
+                group.play([Request { role: Role::Draft, tokens_max, ..Request::rollouts(1) }]).await;
             }
-            1 if self.draft_tokens > 0 => vec![Request { prefix: vec![Beginning::Answer(0)], ..rollouts }],
-            _ => Vec::new(),
-        }
+            let answers = match self.skip {
+                true => {
+                    let prompt = shown(group.opening()?, &self.template, &group.episode(0));
+                    Request { start: Start::Messages(prompt), ..answers }
+                }
+                false => Request { prefix: vec![Beginning::Answer(0)], ..answers },
+            };
+            group.play([answers]).await;
+            Ok(())
+        })
     }
 
     fn plays_evaluations(&self) -> bool {
         self.draft_tokens > 0
     }
 
-    fn tally(&self, groups: &[Played<'_>]) -> Vec<(String, f64)> {
-        let episodes = groups.iter().flat_map(|group| group.episodes);
+    fn tally(&self, groups: &[&[Spawned]]) -> Vec<(String, f64)> {
+        let episodes = groups.iter().copied().flatten();
         let lengths: Vec<usize> = episodes
             .filter(|spawned| spawned.role == Role::Draft)
             .map(|draft| draft.episode.sampled_tokens())
@@ -108,3 +115,16 @@ impl RolloutPlan for Skpo {
         vec![("drafts/mean_length".to_owned(), lengths.iter().sum::<usize>() as f64 / lengths.len() as f64)]
     }
 }
+
+/// `messages` with the last user message replaced by `template`, which shows the first answer of `draft`.
+fn shown(mut messages: Vec<Message>, template: &str, draft: &Episode) -> Vec<Message> {
+    let answer = draft.answers.first().map_or("", |answer| answer.content.as_str());
+    if let Some(last) = messages.iter_mut().rev().find(|message| message.role == burnish_core::Role::User) {
+        last.content = template.replace("{prompt}", &last.content).replace("{draft}", answer);
+    }
+    messages
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;

@@ -1,16 +1,14 @@
-//! Plans of rollouts: the decay and the switch of LANG, the draft of SKPO.
-
-use crate::common::task;
-use burnish_core::Task;
-use burnish_rl::catalogue::PLANS;
-use burnish_rl::plan::{
-    Beginning, Decay, Outcome, Plain, PlanConfig, Played, Request, Role, RolloutPlan, Start,
-};
-use proptest::prelude::*;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-#[expect(clippy::unwrap_used, reason = "a test says what is right")]
+use burnish_core::Task;
+use burnish_rl::plan::{Beginning, Outcome, Plain, RolloutPlan};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::Decay;
+use crate::PlanConfig;
+use crate::testing::{batches, group, task};
+
 fn plan(id: &str, config: Value) -> Box<dyn RolloutPlan> {
     PlanConfig { plan: id.into(), config }.build().unwrap()
 }
@@ -19,10 +17,12 @@ fn language(group: &str) -> BTreeMap<String, String> {
     BTreeMap::from([("resource".to_owned(), group.to_owned())])
 }
 
-fn hint(plan: &dyn RolloutPlan, group: &str, progress: f64) -> f64 {
-    let task = Task { labels: language(group), ..task("x") };
-    let requests = plan.wave(&Played { task: &task, rollouts: 4, progress, seed: 1, episodes: &[] }, 0);
-    assert_eq!(requests.len(), 1, "one wave");
+fn hint(plan: &dyn RolloutPlan, language_group: &str, progress: f64) -> f64 {
+    let task = Task { labels: language(language_group), ..task() };
+    let mut group = group(&task, 4, 1);
+    group.progress = progress;
+    let found = batches(plan, &group);
+    let [requests] = &found[..] else { panic!("{found:?}") };
     match requests[0].prefix[..] {
         [] => 0.0,
         [Beginning::Hint(share)] => share,
@@ -78,9 +78,13 @@ fn with_all_groups_off_it_asks_for_what_is_asked_for_without_a_plan() {
     for decay in ["cosine", "linear", "exponential", "constant"] {
         let mut lang = plan("lang", json!({ "decay": decay, "alpha": 0.0, "tau": 1.0 }));
         let differs = |lang: &dyn RolloutPlan, group: &str, progress: f64| {
-            let task = Task { labels: language(group), ..task("x") };
-            let played = Played { task: &task, rollouts: 4, progress, seed: 1, episodes: &[] };
-            (0..3).any(|wave| lang.wave(&played, wave) != Plain.wave(&played, wave))
+            let task = Task { labels: language(group), ..task() };
+            let asked = |plan: &dyn RolloutPlan| {
+                let mut group = crate::testing::group(&task, 4, 1);
+                group.progress = progress;
+                batches(plan, &group)
+            };
+            asked(lang) != asked(&Plain)
         };
         assert!(groups.iter().all(|group| differs(&*lang, group, 0.0) && differs(&*lang, group, 0.99)));
         observe(&mut *lang, &groups.map(|group| (group, 2, 2)));
@@ -113,32 +117,6 @@ fn a_plan_goes_on_from_its_state() {
     assert_eq!(other.state(), lang.state());
     assert_eq!(lang.state()["high"]["is_off"], true);
     assert!(other.restore(&json!({ "high": 3 })).is_err());
-}
-
-#[test]
-fn skpo_has_a_draft_unless_it_has_no_tokens_and_a_template_must_show_both() {
-    let task = task("x");
-    let waves = |config: Value| -> Vec<Vec<Request>> {
-        let plan = plan("skpo", config);
-        let played = Played { task: &task, rollouts: 4, progress: 0.0, seed: 1, episodes: &[] };
-        (0..4).map(|wave| plan.wave(&played, wave)).take_while(|requests| !requests.is_empty()).collect()
-    };
-    let found = waves(json!({ "draft_tokens": 5 }));
-    let [[draft], [answers]] = [&found[0][..], &found[1][..]] else { panic!("{found:?}") };
-    assert_eq!((draft.role, draft.count, draft.tokens_max), (Role::Draft, 1, Some(5)));
-    let Start::Shown { of: 0, template } = &answers.start else { panic!("{answers:?}") };
-    assert!((answers.count, answers.tokens_max) == (4, None) && template.matches("{prompt}").count() == 2);
-    assert_eq!(waves(json!({ "draft_tokens": 0 })), [[Request::rollouts(4)]]);
-    let without = Request { prefix: vec![Beginning::Answer(0)], ..Request::rollouts(4) };
-    assert_eq!(waves(json!({ "skip": false }))[1], [without]);
-    let wrong = PlanConfig { plan: "skpo".into(), config: json!({ "template": "{prompt}" }) };
-    assert_eq!(wrong.complete().unwrap_err().key, "config.template");
-    assert_eq!(PlanConfig { plan: "none".into(), config: Value::Null }.complete().unwrap_err().key, "plan");
-    assert!(
-        PLANS
-            .iter()
-            .all(|entry| (entry.build)(&Value::Null).unwrap().state().is_null() || entry.card.id == "lang")
-    );
 }
 
 proptest! {

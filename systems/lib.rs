@@ -1,0 +1,115 @@
+//! Published systems, a folder each: whoever asks what a system is opens one folder.
+//!
+//! A folder has the system's part with its card (`mod.rs`) and its tests (`tests.rs`). Those here are plans: async functions over
+//! the group of a task ([`burnish_rl::plan`]). [`PLANS`] lists them.
+
+pub mod dgpo;
+pub mod heavyskill;
+pub mod lang;
+pub mod skpo;
+#[cfg(test)]
+mod testing;
+pub mod vl_rethinker;
+
+use burnish_rl::catalogue::{Entry, build, complete, find};
+use burnish_rl::plan::RolloutPlan;
+use burnish_rl::{Card, Part, SettingError};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The entries of these plans.
+macro_rules! plans {
+    ($($part:ty),* $(,)?) => {
+        &[$(Entry {
+            card: <$part as Part>::CARD,
+            complete: complete::<$part>,
+            build: |given| Ok(Box::new(build::<$part>(given)?)),
+        }),*]
+    };
+}
+
+/// How rollouts are sampled: `plan.plan`.
+pub const PLANS: &[Entry<dyn RolloutPlan>] =
+    plans![dgpo::Dgpo, heavyskill::Heavyskill, lang::Lang, skpo::Skpo, vl_rethinker::VlRethinker];
+
+/// The cards of all of them, in the order of the list.
+pub fn cards() -> Vec<&'static Card> {
+    PLANS.iter().map(|entry| &entry.card).collect()
+}
+
+/// `[plan]`: which plan, and its settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanConfig {
+    /// Id of the plan.
+    pub plan: String,
+    /// Its own settings.
+    #[serde(default = "no_settings")]
+    pub config: Value,
+}
+
+fn no_settings() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
+impl PlanConfig {
+    /// The same table, with every setting of the plan written out.
+    ///
+    /// # Errors
+    /// If there is no such plan, or a value is unknown, of the wrong type or out of range.
+    pub fn complete(mut self) -> Result<Self, SettingError> {
+        self.config = find(PLANS, "plan", &self.plan)?.complete_config(&self.config)?;
+        Ok(self)
+    }
+
+    /// The plan, in its initial state.
+    ///
+    /// # Errors
+    /// As [`PlanConfig::complete`].
+    pub fn build(&self) -> Result<Box<dyn RolloutPlan>, SettingError> {
+        find(PLANS, "plan", &self.plan)?.build_config(&self.config)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_folder_is_a_system_with_a_head_of_fixed_form() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut folders: Vec<String> = Vec::new();
+        for entry in std::fs::read_dir(root).unwrap().map(Result::unwrap) {
+            if entry.path().is_dir() {
+                folders.push(entry.file_name().into_string().unwrap());
+            }
+        }
+        folders.sort();
+        let ids: Vec<&str> = cards().iter().map(|card| card.id).collect();
+        assert_eq!(folders, ids);
+        for card in cards() {
+            assert_eq!(card.file, format!("systems/{}/mod.rs", card.id));
+            let source = std::fs::read_to_string(root.join(card.id).join("mod.rs")).unwrap();
+            for section in ["What it does", "Formula", "Reduces to", "Differs", "References"] {
+                assert!(source.contains(&format!("//! **{section}")), "{}: no {section}", card.file);
+            }
+            let is_reconstructed = source.contains("//! **Reconstructed.**");
+            assert_eq!(is_reconstructed, card.reconstructed.is_some(), "{}", card.file);
+        }
+    }
+
+    #[test]
+    fn settings_read_back_as_they_are_written() {
+        for entry in PLANS {
+            let defaults = (entry.complete)(&Value::Null).unwrap();
+            assert_eq!((entry.complete)(&defaults).unwrap(), defaults, "{}", entry.card.id);
+            assert!((entry.complete)(&serde_json::json!({ "no_such_key": 1 })).is_err(), "{}", entry.card.id);
+            let is_without_state = (entry.build)(&Value::Null).unwrap().state().is_null();
+            assert!(is_without_state || entry.card.id == "lang", "{}", entry.card.id);
+        }
+        let unknown = PlanConfig { plan: "none".into(), config: Value::Null };
+        assert_eq!(unknown.complete().unwrap_err().key, "plan");
+    }
+}

@@ -1,0 +1,75 @@
+//! Tasks, episodes, and programs of plans under way, for tests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use burnish_core::{Ending, Episode, Message, Record, Task, TaskId, Verdict};
+use burnish_rl::SettingError;
+use burnish_rl::plan::{Group, Request, Role, RolloutPlan, Spawned};
+use serde_json::Value;
+
+pub(crate) fn task() -> Task {
+    Task {
+        id: TaskId("x".into()),
+        environment: "none".into(),
+        prompt: vec![Message::user("How many?")],
+        truth: Value::Null,
+        labels: BTreeMap::new(),
+    }
+}
+
+/// An episode of one answer.
+pub(crate) fn answered(answer: &str, success: bool) -> Episode {
+    Episode {
+        task: TaskId("x".into()),
+        rollout: 0,
+        traces: Vec::new(),
+        partners: Vec::new(),
+        verdict: Verdict::scored("right", f64::from(success), success),
+        ending: Ending::Completed,
+        answers: vec![Message::assistant(answer)],
+        record: Record::default(),
+    }
+}
+
+/// The group of a task with this many rollouts, at the beginning of a run.
+pub(crate) fn group(task: &Task, rollouts: usize, seed: u64) -> Group<'_> {
+    Group::new(task, (rollouts, 0.0, seed), Box::new(|| Ok(task.prompt.clone())), Vec::new())
+}
+
+/// Plays a group to its end. `answer` says what comes of number `at` of the episodes of a request. Returns what was asked for,
+/// batch by batch, and the error with which the plan ended, if any.
+pub(crate) fn play(
+    plan: &dyn RolloutPlan,
+    group: &Group<'_>,
+    mut answer: impl FnMut(&Request, usize) -> Episode,
+) -> (Vec<Vec<Request>>, Option<SettingError>) {
+    let mut batches = Vec::new();
+    let mut program = plan.play(group);
+    loop {
+        let over = program.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if let std::task::Poll::Ready(over) = over {
+            return (batches, over.err());
+        }
+        let requests = group.take_requests();
+        let mut episodes = group.take_episodes();
+        for request in &requests {
+            for at in 0..request.count {
+                let of = match request.start {
+                    burnish_rl::plan::Start::Reversed { of } => Some(of),
+                    _ => None,
+                };
+                episodes.push(Spawned { role: request.role, of, episode: Arc::new(answer(request, at)) });
+            }
+        }
+        group.give(episodes);
+        batches.push(requests);
+    }
+}
+
+/// As [`play`], where every episode is right.
+pub(crate) fn batches(plan: &dyn RolloutPlan, group: &Group<'_>) -> Vec<Vec<Request>> {
+    play(plan, group, |request, _| answered(if request.role == Role::Draft { "a draft" } else { "y" }, true))
+        .0
+}
