@@ -3,6 +3,10 @@
 //! A folder has the system's part with its card (`mod.rs`) and its tests (`tests.rs`). Those here are plans: async functions over
 //! the group of a task ([`burnish_rl::plan`]). [`PLANS`] lists them.
 
+#[cfg(doctest)]
+#[doc = include_str!("../docs/programs.md")]
+mod programs {}
+
 pub mod dgpo;
 pub mod heavyskill;
 pub mod lang;
