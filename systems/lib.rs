@@ -7,6 +7,7 @@
 #[doc = include_str!("../docs/programs.md")]
 mod programs {}
 
+pub mod demonstrations;
 pub mod dgpo;
 pub mod heavyskill;
 pub mod lang;
@@ -33,8 +34,14 @@ macro_rules! plans {
 }
 
 /// How rollouts are sampled: `plan.plan`.
-pub const PLANS: &[Entry<dyn RolloutPlan>] =
-    plans![dgpo::Dgpo, heavyskill::Heavyskill, lang::Lang, skpo::Skpo, vl_rethinker::VlRethinker];
+pub const PLANS: &[Entry<dyn RolloutPlan>] = plans![
+    demonstrations::Demonstrations,
+    dgpo::Dgpo,
+    heavyskill::Heavyskill,
+    lang::Lang,
+    skpo::Skpo,
+    vl_rethinker::VlRethinker
+];
 
 /// The cards of all of them, in the order of the list.
 pub fn cards() -> Vec<&'static Card> {

@@ -60,7 +60,8 @@ pub(crate) fn play(
                     burnish_rl::plan::Start::Reversed { of } => Some(of),
                     _ => None,
                 };
-                episodes.push(Spawned { role: request.role, of, episode: Arc::new(answer(request, at)) });
+                let (role, weight) = (request.role, request.weight);
+                episodes.push(Spawned { role, of, episode: Arc::new(answer(request, at)), weight });
             }
         }
         group.give(episodes);

@@ -8,7 +8,7 @@ use burnish_env::{EnvError, Generator, Redesign};
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::catalogue::{PREFERENCES, REWARD_MODELS};
-use burnish_rl::fact::{COUNTERPART, HINT, Need};
+use burnish_rl::fact::{COUNTERPART, DEMONSTRATED, HINT, Need};
 use burnish_rl::gate::GateConfig;
 use burnish_rl::overlong::OVERLONG;
 use burnish_rl::plan::RolloutPlan;
@@ -791,7 +791,11 @@ fn complete_demonstrations(recipe: &mut Recipe, source: &Source) -> Result<(), R
 fn check_abilities(recipe: &Recipe, generator: &dyn Generator, source: &Source) -> Result<(), RecipeError> {
     let plan = recipe.plan.as_ref().and_then(|plan| plan.build().ok());
     let needs = plan.map(|plan| plan.needs()).unwrap_or_default();
-    let abilities = [(&HINT, generator.hints().is_some()), (&COUNTERPART, generator.reversible().is_some())];
+    let abilities = [
+        (&HINT, generator.hints().is_some()),
+        (&DEMONSTRATED, generator.demonstrations().is_some()),
+        (&COUNTERPART, generator.reversible().is_some()),
+    ];
     for need in needs {
         if abilities.iter().any(|(fact, is_there)| **fact == *need.fact && !is_there) {
             let (id, about) = (generator.id(), need.fact.about);

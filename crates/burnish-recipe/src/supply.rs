@@ -2,9 +2,9 @@
 //! provider for each of [`SUPPLIES`].
 
 use burnish_rl::fact::{
-    BOOTSTRAP, COMPONENTS, CONTINUED, COUNTERPART, FLAW, Fact, GREEDY_REWARD, HINT, LOGPROBS, REFERENCE,
-    SEGMENT_REWARDS, SEGMENTS, SQUARES, TASK_DRIFT, TEACHER, TEACHER_HEAD, TURN_REWARDS, TURN_STATES, VALUES,
-    WINS, WORTH,
+    BOOTSTRAP, COMPONENTS, CONTINUED, COUNTERPART, DEMONSTRATED, FLAW, Fact, GREEDY_REWARD, HINT, LOGPROBS,
+    REFERENCE, SEGMENT_REWARDS, SEGMENTS, SQUARES, TASK_DRIFT, TEACHER, TEACHER_HEAD, TURN_REWARDS,
+    TURN_STATES, VALUES, WINS, WORTH,
 };
 use burnish_rl::plan::RolloutPlan;
 
@@ -151,7 +151,7 @@ pub static OF_SKILLS: Supply = Supply {
 };
 
 /// What environments know about their tasks; they supply it themselves when asked.
-pub static OF_ENVIRONMENT: Supply = Supply::plain(&[&HINT, &COUNTERPART]);
+pub static OF_ENVIRONMENT: Supply = Supply::plain(&[&HINT, &DEMONSTRATED, &COUNTERPART]);
 
 impl Supply {
     /// A supply of these facts that is always there and conflicts with nothing.

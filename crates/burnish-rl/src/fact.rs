@@ -137,6 +137,10 @@ pub static TEACHER_HEAD: Fact =
 pub static HINT: Fact =
     Fact { id: "task.reasoning", per: Per::Task, about: "reasoning that leads to the right answer" };
 
+/// A right answer to the task, turn by turn.
+pub static DEMONSTRATED: Fact =
+    Fact { id: "task.demonstration", per: Per::Task, about: "right answers to its tasks" };
+
 /// The task turned round: it states the right answer and asks for what the task states.
 pub static COUNTERPART: Fact =
     Fact { id: "task.counterpart", per: Per::Task, about: "tasks that can be turned round" };
@@ -163,6 +167,7 @@ pub static FACTS: &[&Fact] = &[
     &TEACHER,
     &TEACHER_HEAD,
     &HINT,
+    &DEMONSTRATED,
     &COUNTERPART,
 ];
 

@@ -76,7 +76,7 @@ pub(crate) fn play(
         sampling: set.sampling.clone(),
         rollouts: set.rollouts,
         // Evaluation never uses hints.
-        tokenizer: None,
+        chat: None,
         seeds: Draws::Evaluation.place(recipe.eval.seed, set.place(), tasks.start as u64),
         progress: 0.0,
     };

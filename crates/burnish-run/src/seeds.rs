@@ -89,7 +89,8 @@ impl Draws {
     /// `address` for episodes of a role. Plain rollouts keep their stage.
     pub fn of_role(role: Role, address: Address) -> Address {
         let own = match role {
-            Role::Rollout => return address,
+            // What is given draws nothing.
+            Role::Rollout | Role::Expert => return address,
             Role::Turned => Draws::Turned,
             Role::Draft => Draws::Draft,
             Role::Check => Draws::Check,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{EnvError, Generator};
 
-pub use recital::{Given, recite};
+pub use recital::{Given, recite, recited};
 
 /// The name of the playing policy.
 pub const POLICY: &str = "policy";

@@ -4,22 +4,23 @@ use std::sync::Arc;
 
 use burnish_core::rng::Address;
 use burnish_core::{
-    Abilities, Answered, Episode, Message, Policy, Sampling, StopReason, Task, Turn, TurnId, TurnOutput,
+    Abilities, Answered, Episode, Message, Policy, Sampling, StopReason, Task, ToolSpec, Turn, TurnId,
+    TurnOutput,
 };
 use burnish_episode::{Cast, Threads};
 
-use super::{Overlong, RolloutError, RolloutSpec, Spawn, Start, play_with};
+use super::{Overlong, RolloutError, RolloutSpec, Spawn, Start, conversation, play_with};
 use crate::Generator;
 
-/// An answer to the only turn of a task.
+/// Answers to the turns of a task.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'a> {
     /// The task.
     pub task: &'a Task,
     /// The place of the episode in which it was given ([`Spawn::place`]).
     pub place: Address,
-    /// The answer.
-    pub message: &'a Message,
+    /// The answers, turn by turn.
+    pub answers: &'a [Message],
 }
 
 /// The episodes in which these answers are given: what their verdicts would have been. Nobody is asked.
@@ -28,39 +29,57 @@ pub struct Given<'a> {
 /// If an environment asks for somebody other than the policy.
 pub fn recite(generator: &dyn Generator, given: &[Given<'_>]) -> Result<Vec<Episode>, RolloutError> {
     let names: Vec<Arc<str>> = (0..given.len()).map(|at| Arc::from(format!("answer {at}"))).collect();
-    let sampling = Arc::new(Sampling::greedy(1));
-    let spawns: Vec<Spawn<'_>> = given
-        .iter()
-        .zip(&names)
-        .map(|(given, name)| Spawn {
-            task: given.task,
+    let spawns: Vec<Spawn<'_>> = given.iter().zip(&names).map(|(given, name)| given.spawn(name)).collect();
+    let mut recitals: Vec<Recital<'_>> = given.iter().map(|given| Recital::of(given.answers)).collect();
+    let cast =
+        names.iter().zip(&mut recitals).fold(Cast::default(), |cast, (name, own)| cast.with(name, own));
+    let turns_max = given.iter().map(|given| given.answers.len()).max().unwrap_or(1).max(1);
+    let spec =
+        RolloutSpec { generator, partners: None, spawns: &spawns, turns_max, overlong: Overlong::Drop };
+    play_with(cast, &mut Threads::default(), &spec)
+}
+
+/// The episode in which an answer is given, with its conversation and the tools that were offered in it.
+///
+/// # Errors
+/// As [`recite`].
+pub fn recited(
+    generator: &dyn Generator,
+    given: Given<'_>,
+) -> Result<(Episode, Vec<Message>, Vec<ToolSpec>), RolloutError> {
+    let episode = recite(generator, &[given])?.pop().ok_or(RolloutError::Lost { turns: 0 })?;
+    let (turns_max, overlong) = (given.answers.len().max(1), Overlong::Drop);
+    let spec = RolloutSpec { generator, partners: None, spawns: &[], turns_max, overlong };
+    let (messages, tools) = conversation(&spec, &given.spawn(&"answer 0".into()), &episode)?;
+    Ok((episode, messages, tools))
+}
+
+impl<'a> Given<'a> {
+    /// The episode in which it is given by a policy called `name`.
+    fn spawn(&self, name: &Arc<str>) -> Spawn<'a> {
+        Spawn {
+            task: self.task,
             start: Start::Opening,
             prefix: Vec::new(),
             role: "candidate",
             count: 1,
-            sampling: Arc::clone(&sampling),
+            sampling: Arc::new(Sampling::greedy(1)),
             policy: Arc::clone(name),
-            place: given.place,
-        })
-        .collect();
-    let mut recitals: Vec<Recital<'_>> = given.iter().map(|given| Recital::of(given.message)).collect();
-    let cast =
-        names.iter().zip(&mut recitals).fold(Cast::default(), |cast, (name, own)| cast.with(name, own));
-    let spec =
-        RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 1, overlong: Overlong::Drop };
-    play_with(cast, &mut Threads::default(), &spec)
+            place: self.place,
+        }
+    }
 }
 
-/// Says the same to everything.
+/// Answers one turn after the other with given answers; the last one is repeated.
 struct Recital<'a> {
-    message: &'a Message,
+    answers: &'a [Message],
     submitted: u64,
     over: Vec<Answered>,
 }
 
 impl<'a> Recital<'a> {
-    fn of(message: &'a Message) -> Self {
-        Recital { message, submitted: 0, over: Vec::new() }
+    fn of(answers: &'a [Message]) -> Self {
+        Recital { answers, submitted: 0, over: Vec::new() }
     }
 }
 
@@ -75,8 +94,10 @@ impl Policy for Recital<'_> {
 
     fn submit(&mut self, turn: Turn) -> TurnId {
         let id = TurnId(self.submitted);
+        let own = self.answers.get(self.submitted as usize).or(self.answers.last());
         self.submitted += 1;
-        let (message, stop) = (self.message.clone(), StopReason::EndToken);
+        let message = own.cloned().unwrap_or_else(|| Message::assistant(""));
+        let stop = StopReason::EndToken;
         let output = TurnOutput::new(message, stop);
         self.over.push(Answered { id, trace: turn.trace, result: Ok(output) });
         id
@@ -118,7 +139,9 @@ mod tests {
         let given: Vec<Given<'_>> = tasks
             .iter()
             .zip(&right)
-            .flat_map(|(task, right)| [right, &wrong].map(|message| Given { task, place, message }))
+            .flat_map(|(task, right)| {
+                [right, &wrong].map(|answer| Given { task, place, answers: std::slice::from_ref(answer) })
+            })
             .collect();
         let episodes = recite(&*generator, &given).unwrap();
         let found: Vec<bool> = episodes.iter().map(|episode| episode.verdict.success).collect();

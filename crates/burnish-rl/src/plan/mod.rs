@@ -29,6 +29,8 @@ pub struct Spawned {
     pub of: Option<usize>,
     /// The episode as it was played. Checks that ask the same question share one.
     pub episode: std::sync::Arc<Episode>,
+    /// The weight of its advantage ([`Request::weight`]).
+    pub weight: f64,
 }
 
 /// What an episode is for.
@@ -47,6 +49,8 @@ pub enum Role {
     Check,
     /// An answer that others read. It is sampled as rollouts are, and neither trained on nor kept.
     Thought,
+    /// A right answer that the environment gives: a member of the group that the policy did not sample.
+    Expert,
 }
 
 impl Role {
@@ -59,6 +63,7 @@ impl Role {
             Role::Extension => "extension",
             Role::Check => "check",
             Role::Thought => "thought",
+            Role::Expert => "expert",
         }
     }
 
@@ -86,6 +91,8 @@ pub struct Request {
     pub count: usize,
     /// The most tokens of an answer, if fewer than the recipe allows.
     pub tokens_max: Option<usize>,
+    /// The weight of the advantage of its tokens: 1 for the members of a plain group.
+    pub weight: f64,
 }
 
 /// Where an episode starts. Numbers are indices into [`Group::episodes`].
@@ -95,6 +102,9 @@ pub enum Start {
     Prompt,
     /// With these messages in place of the prompt.
     Messages(Vec<Message>),
+    /// With the prompt; the answers are the environment's own ([`DEMONSTRATED`](crate::fact::DEMONSTRATED)), and nothing is
+    /// sampled. For [`Role::Expert`].
+    Demonstration,
     /// With the other direction of an episode's task, built from the episode's last answer. If the answer can't be
     /// turned into a task, nothing is played.
     Reversed {
@@ -122,7 +132,8 @@ pub enum Beginning {
 impl Request {
     /// `count` rollouts of the task, as without a plan.
     pub fn rollouts(count: usize) -> Self {
-        Request { role: Role::Rollout, start: Start::Prompt, prefix: Vec::new(), count, tokens_max: None }
+        let (role, start) = (Role::Rollout, Start::Prompt);
+        Request { role, start, prefix: Vec::new(), count, tokens_max: None, weight: 1.0 }
     }
 }
 

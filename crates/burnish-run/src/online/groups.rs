@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burnish_core::{Episode, Policy, Task};
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Opened};
-use burnish_model::Tokenizer;
+use burnish_model::Chat;
 use burnish_rl::advantage::{self, Advantage, Phase};
 use burnish_rl::fact::Facts;
 use burnish_rl::plan::{Outcome, Role, RolloutPlan};
@@ -54,6 +54,8 @@ pub(super) struct Member {
     pub(super) facts: Facts,
     /// `None` if it has no reward, or its group is not trained on.
     pub(super) advantage: Option<Advantage>,
+    /// What its advantage is multiplied by in the loss.
+    pub(super) weight: f64,
     /// Its branches, if it is learnt from.
     pub(super) samples: Vec<OwnSample>,
 }
@@ -80,6 +82,7 @@ impl Group {
                 reward: None,
                 facts: Facts::default(),
                 advantage: None,
+                weight: spawned.weight,
                 samples: Vec::new(),
             })
             .collect();
@@ -116,7 +119,7 @@ impl Groups {
         selection: &mut Selection,
         plan: &dyn RolloutPlan,
         policy: &mut dyn Policy,
-        tokenizer: &Tokenizer,
+        chat: &Chat,
         step: u64,
     ) -> Result<Self, RunError> {
         policy.abilities().check_trainable().map_err(|error| RunError::Refused(error.to_string()))?;
@@ -133,7 +136,7 @@ impl Groups {
             overlong: rollout.overlong,
             sampling: recipe.rollout_sampling(),
             rollouts: rollout.group_size,
-            tokenizer: Some(tokenizer),
+            chat: Some(chat),
             // Later rounds get places after the earlier ones, so they share no random numbers.
             seeds: Draws::Training.place(recipe.run.seed, step, task_offset as u64),
             progress: step as f64 / recipe.train.max_steps as f64,
@@ -159,11 +162,12 @@ impl Groups {
             if recipe.latent.is_some() {
                 let members = played.iter_mut().flat_map(|own| &mut own.episodes);
                 let mut members = members.filter(|spawned| spawned.role.is_member());
-                members
-                    .try_for_each(|own| latent::reward(Arc::make_mut(&mut own.episode), recipe, tokenizer))?;
+                members.try_for_each(|own| {
+                    latent::reward(Arc::make_mut(&mut own.episode), recipe, &chat.tokenizer)
+                })?;
             }
             for (task, own) in batch.iter().zip(&played) {
-                let scored = || downstream(own).filter(|episode| episode.verdict.is_scored());
+                let scored = || sampled(own).filter(|episode| episode.verdict.is_scored());
                 let successes = scored().filter(|episode| episode.verdict.success).count();
                 selection.observe(task, scored().count(), successes);
                 kept += usize::from(!dynamic.is_on() || varies(recipe, downstream(own)));
@@ -281,6 +285,12 @@ impl Groups {
             self.rounds
         ))
     }
+}
+
+/// The episodes of the policy that earn a reward.
+fn sampled(own: &PlayedTask) -> impl Iterator<Item = &Episode> {
+    let own = own.episodes.iter().filter(|own| own.role.is_member() && own.role != Role::Expert);
+    own.filter(|own| own.role.phase() == Phase::Downstream).map(|own| &*own.episode)
 }
 
 /// The episodes that earn a reward.

@@ -29,7 +29,7 @@ use burnish_engine::Stats;
 use burnish_rl::advantage::{self, Advantage, Estimator, Phase};
 use burnish_rl::fact::Need;
 use burnish_rl::gate::{Gate, GateConfig};
-use burnish_rl::plan::{Plain, RolloutPlan};
+use burnish_rl::plan::{Plain, Role, RolloutPlan};
 use burnish_train::TrainerConfig;
 use burnish_train::checkpoint::{BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
@@ -182,9 +182,9 @@ impl OnlineLoop {
         step: u64,
     ) -> Result<(Groups, Values), RunError> {
         let mut sampler = behavior.sampler()?;
-        let (plan, tokenizer) = (&*self.plan, &behavior.chat.tokenizer);
-        let selection = &mut self.selection;
-        let mut groups = Groups::sample(recipe, tasks, selection, plan, sampler.policy(), tokenizer, step)?;
+        let (plan, selection) = (&*self.plan, &mut self.selection);
+        let mut groups =
+            Groups::sample(recipe, tasks, selection, plan, sampler.policy(), &behavior.chat, step)?;
         let mut metrics = sampling_metrics(&sampler.finish()?);
         groups.reward(recipe);
         shuffle(recipe, &mut groups, step);
@@ -207,6 +207,7 @@ impl OnlineLoop {
         self.supply.see(recipe, &groups)?;
         // 3. Collect facts: of every token, then of every member.
         groups.make_samples(recipe);
+        groups.score_given(recipe, learner)?;
         metrics.extend(groups.find_proximal(recipe, learner)?);
         let objective = self.coefficients.objective(&recipe.loss)?;
         let of_step = supply::Step { recipe, tasks, number: step, learner, behavior: &behavior };
@@ -276,7 +277,8 @@ impl OnlineLoop {
 
     /// What the rewards of a step say, and what was played for them.
     fn reward_metrics(&self, recipe: &Recipe, groups: &Groups) -> Values {
-        let episodes: Vec<&Episode> = groups.downstream().map(|member| &*member.episode).collect();
+        let sampled = groups.downstream().filter(|member| member.role != Role::Expert);
+        let episodes: Vec<&Episode> = sampled.map(|member| &*member.episode).collect();
         let mut metrics = episode_metrics(groups.all.len(), &episodes, &recipe.reward.weights);
         *metrics.entry("tokens/sampled".into()).or_default() += groups.tokens_beside() as f64;
         let (rewards, scale) = (groups.rewards(), self.estimator.scale());

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use burnish_core::{Branch, Trace};
+use burnish_core::{Branch, Source, Trace};
 use burnish_rl::advantage::{Advantage, Phase};
 use burnish_rl::correction::{ProximalSource, loglinear_share};
+use burnish_rl::plan::Role;
 use burnish_train::{LatentInputs, Proximal, Sample};
 
 use super::groups::{Group, Groups, Member};
@@ -18,7 +19,9 @@ pub(super) struct OwnSample {
     pub(super) sample: Sample,
     /// Whether an answer on it was cut off.
     pub(super) is_truncated: bool,
-    /// The tokens that each turn sampled.
+    /// Did somebody else give the answers?
+    is_given: bool,
+    /// The tokens that each turn sampled, or was given.
     turns: Vec<Range<usize>>,
     /// For each token, the number of updates of the weights that sampled it; 0 if it was not sampled.
     versions: Vec<u64>,
@@ -29,7 +32,12 @@ impl Member {
         let direction = self.direction();
         let flows = recipe.latent.as_ref().is_some_and(|latent| latent.gradient == LatentPath::Bptt);
         let branches = self.episode.traces.iter().flat_map(Trace::branches);
+        let is_given = self.role == Role::Expert;
         let of_branch = |branch: &Branch| {
+            if is_given {
+                let temperatures = vec![recipe.rollout.temperature; branch.ids.len()];
+                return Sample { group, direction, temperatures, ..Sample::from_demonstration(branch) };
+            }
             let mut sample = Sample { group, direction, ..Sample::from_rollout(branch, 0.0) };
             if let Some(latents) = sample.latents.as_mut().filter(|_| flows) {
                 latents.inputs = LatentInputs::Computed;
@@ -39,11 +47,24 @@ impl Member {
         let sample = |branch: Branch| OwnSample {
             sample: of_branch(&branch),
             is_truncated: branch.is_truncated,
-            turns: branch.turns,
+            is_given,
+            turns: if is_given { given_turns(&branch) } else { branch.turns },
             versions: branch.policy_versions,
         };
         self.samples = branches.map(sample).collect();
     }
+}
+
+/// The ranges of tokens that were given as answers.
+fn given_turns(branch: &Branch) -> Vec<Range<usize>> {
+    let mut turns: Vec<Range<usize>> = Vec::new();
+    for at in (0..branch.ids.len()).filter(|at| branch.sources[*at] == Source::Demonstration) {
+        match turns.last_mut() {
+            Some(last) if last.end == at => last.end += 1,
+            _ => turns.push(at..at + 1),
+        }
+    }
+    turns
 }
 
 impl OwnSample {
@@ -54,7 +75,7 @@ impl OwnSample {
 
     /// Gives every sampled token the advantage of its episode, of its turn, or its own. If turns or tokens differ,
     /// the episode has only one sample.
-    fn give(&mut self, advantage: Option<&Advantage>) {
+    fn give(&mut self, advantage: Option<&Advantage>, weight: f64) {
         let sample = &mut self.sample;
         match advantage {
             None => sample.advantages.fill(0.0),
@@ -70,6 +91,9 @@ impl OwnSample {
                     sample.advantages[turn.clone()].fill(*advantage as f32);
                 }
             }
+        }
+        if weight != 1.0 {
+            sample.advantages.iter_mut().for_each(|own| *own = (f64::from(*own) * weight) as f32);
         }
     }
 }
@@ -88,6 +112,26 @@ impl Groups {
                 }
             }
         }
+    }
+
+    /// Computes the log-probs of answers that somebody else gave: to the loss they are as likely to have been drawn as the policy
+    /// would draw them now, so that their ratio is 1 before the first update.
+    ///
+    /// # Errors
+    /// If a sample does not fit the model.
+    pub(super) fn score_given(&mut self, recipe: &Recipe, learner: &Learner) -> Result<(), RunError> {
+        let given: Vec<&Sample> =
+            self.samples().filter(|(_, _, own)| own.is_given).map(|(_, _, own)| &own.sample).collect();
+        if given.is_empty() {
+            return Ok(());
+        }
+        let known = learner.score(&given, recipe.train.micro_batch_tokens)?;
+        for (own, known) in self.samples_mut().filter(|own| own.is_given).zip(known) {
+            own.versions.fill(learner.updates());
+            own.sample.sampled_logprobs.clone_from(&known);
+            own.sample.model_logprobs = known;
+        }
+        Ok(())
     }
 
     /// The samples of all trained groups, each with its group and its member.
@@ -147,8 +191,8 @@ impl Groups {
     /// Gives the samples the advantages of their members.
     pub(super) fn give_advantages(&mut self) {
         for member in self.kept_mut().flat_map(|group| &mut group.members) {
-            let Member { samples, advantage, .. } = member;
-            samples.iter_mut().for_each(|own| own.give(advantage.as_ref()));
+            let Member { samples, advantage, weight, .. } = member;
+            samples.iter_mut().for_each(|own| own.give(advantage.as_ref(), *weight));
         }
     }
 
@@ -216,7 +260,6 @@ mod tests {
     use super::*;
     use burnish_core::{Ending, Episode, Record, Task, TaskId, Verdict};
     use burnish_rl::fact::Facts;
-    use burnish_rl::plan::Role;
     use std::sync::Arc;
 
     /// A member with one sample, with this many scored tokens and `id` as its first id.
@@ -242,7 +285,14 @@ mod tests {
             reward: Some(1.0),
             facts: Facts::default(),
             advantage: Some(Advantage::Whole(advantage)),
-            samples: vec![OwnSample { sample, is_truncated: false, turns: Vec::new(), versions: Vec::new() }],
+            weight: 1.0,
+            samples: vec![OwnSample {
+                sample,
+                is_truncated: false,
+                is_given: false,
+                turns: Vec::new(),
+                versions: Vec::new(),
+            }],
         }
     }
 
@@ -302,9 +352,14 @@ mod tests {
                 advantages: vec![0.0; 7],
                 ..Sample::default()
             };
-            let mut own =
-                OwnSample { sample, is_truncated: false, turns: turns.into(), versions: Vec::new() };
-            own.give(Some(&advantage));
+            let mut own = OwnSample {
+                sample,
+                is_truncated: false,
+                is_given: false,
+                turns: turns.into(),
+                versions: Vec::new(),
+            };
+            own.give(Some(&advantage), 1.0);
             own.sample.scored().map(|at| own.sample.advantages[at]).collect::<Vec<f32>>()
         };
         assert_eq!(given([1..3, 5..7], Advantage::Whole(2.0)), [2.0; 4]);

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Episode, Piece, Policy, Sampling, Task, Verdict};
+use burnish_core::{
+    Episode, Message, Piece, Policy, Record, Role as MessageRole, Sampling, Task, Trace, Verdict,
+};
 use burnish_env::Generator;
-use burnish_env::rollout::{self, Overlong, POLICY, RolloutSpec, SeedPlace, Spawn};
-use burnish_model::{ChatError, Tokenizer};
+use burnish_env::rollout::{self, Given, Overlong, POLICY, RolloutSpec, SeedPlace, Spawn};
+use burnish_model::{Chat, ChatError, Tokenizer};
 use burnish_rl::SettingError;
 use burnish_rl::plan::{Beginning, Group, Program, Request, Role, RolloutPlan, Spawned, Start};
 
@@ -27,8 +29,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) sampling: Sampling,
     /// Rollouts per task, unless the plan says otherwise.
     pub(crate) rollouts: usize,
-    /// Tokenises hints. `None` if nothing may read one.
-    pub(crate) tokenizer: Option<&'a Tokenizer>,
+    /// Tokenises hints and given answers. `None` if there may be none.
+    pub(crate) chat: Option<&'a Chat>,
     /// The place of the first task's rollouts in the random numbers.
     pub(crate) seeds: SeedPlace,
     /// The share of the run that is done.
@@ -51,6 +53,8 @@ struct Asked {
     group: usize,
     request: Request,
     task: Asking,
+    /// Episodes of its role in its group before it.
+    offset: usize,
     /// The episodes that it checks; equal checks are made once.
     of: Vec<Option<usize>>,
 }
@@ -140,6 +144,8 @@ impl Scene<'_> {
             }
         }
         let (asked, reversed) = self.asked(tasks, played, requests);
+        let (given, asked): (Vec<Asked>, Vec<Asked>) =
+            asked.into_iter().partition(|asked| asked.request.start == Start::Demonstration);
         let members = played.first().map_or(0, |own| members(own).count());
         let spawn = |asked: &Asked| self.spawn(asked, tasks, played, &reversed, members);
         let spawns: Vec<Spawn<'_>> = asked.iter().map(spawn).collect::<Result<_, _>>()?;
@@ -150,20 +156,51 @@ impl Scene<'_> {
         let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max, overlong };
         let mut episodes = self.others.play(policy, &spec)?.into_iter();
         drop(spawns);
-        for Asked { group, request, of, .. } in asked {
+        for Asked { group, request, of, offset, .. } in asked {
             let own = &mut played[group];
             for mut episode in episodes.by_ref().take(request.count) {
                 if !request.role.is_member() {
                     own.tokens_aside += episode.sampled_tokens();
                 }
+                episode.rollout += offset;
                 if request.role == Role::Draft {
                     episode.rollout = self.rollouts;
                     episode.verdict = Verdict::unscored("a draft: what follows it is judged");
                 }
-                own.take(request.role, &of, episode);
+                own.take(&request, &of, episode);
+            }
+        }
+        for Asked { group, request, of, .. } in given {
+            let own = &mut played[group];
+            for _ in 0..request.count {
+                let mut episode = self.given(&tasks[group], self.seeds.address(group))?;
+                // Behind those that are sampled.
+                episode.rollout = own.episodes.iter().filter(|own| own.role.is_member()).count();
+                own.take(&request, &of, episode);
             }
         }
         Ok(())
+    }
+
+    /// An episode in which the environment's own answers are given. Its trace has their tokens, which nobody sampled.
+    ///
+    /// # Errors
+    /// If the environment knows no answer, or a conversation can't be tokenised.
+    fn given(&self, task: &Task, place: Address) -> Result<Episode, RunError> {
+        let chat = self.chat.ok_or_else(|| no_chat(task))?;
+        let refused = |problem: String| RunError::Refused(format!("plan: task {}: {problem}", task.id));
+        let known = self.generator.demonstrations().and_then(|known| known.demonstrate_episode(task));
+        let known = known.ok_or_else(|| refused("the environment knows no right answer to it".into()))?;
+        let answers: Vec<Message> =
+            known.into_iter().filter(|message| message.role == MessageRole::Assistant).collect();
+        let given = Given { task, place, answers: &answers };
+        let (mut episode, messages, tools) = rollout::recited(self.generator, given)?;
+        let mut trace = Trace::new();
+        chat.demonstrate(&mut trace, &messages, &tools).map_err(|error| refused(error.to_string()))?;
+        episode.traces = vec![trace];
+        // It can't be played again: nobody answered.
+        episode.record = Record::default();
+        Ok(episode)
     }
 
     /// Prepares requests for spawning: makes the tasks that answers lead to, and merges equal requests of a group.
@@ -190,14 +227,18 @@ impl Scene<'_> {
                         (Some(of), task)
                     }
                     Start::Prompt if request.role == Role::Turned => (None, Asking::Turned),
-                    Start::Prompt | Start::Messages(_) => (None, Asking::Own),
+                    Start::Prompt | Start::Messages(_) | Start::Demonstration => (None, Asking::Own),
                     Start::After { of } => {
                         let is_turned =
                             played[group].episodes.get(of).is_some_and(|own| own.role == Role::Turned);
                         (Some(of), if is_turned { Asking::Turned } else { Asking::Own })
                     }
                 };
-                asked.push(Asked { group, request, task, of: vec![of] });
+                let offset = match request.start {
+                    Start::Prompt | Start::Messages(_) => before(&played[group], &asked, group, request.role),
+                    _ => 0,
+                };
+                asked.push(Asked { group, request, task, offset, of: vec![of] });
             }
         }
         (asked, reversed)
@@ -234,9 +275,10 @@ impl Scene<'_> {
             })
         };
         let first = Draws::of_role(request.role, self.seeds.address(*group));
+        let own_place = Address { rollout: first.rollout + asked.offset as u64, ..first };
         let mut prefix = Vec::new();
         let (start, place) = match (&request.start, asked.task) {
-            (Start::Messages(messages), _) => (rollout::Start::Messages(messages.clone()), first),
+            (Start::Messages(messages), _) => (rollout::Start::Messages(messages.clone()), own_place),
             (Start::After { of }, _) => {
                 let episode = episode(*of)?;
                 prefix = self.pieces(task, |tokenizer| pieces::last_answer(episode, tokenizer))?;
@@ -251,7 +293,9 @@ impl Scene<'_> {
                 let place = SeedPlace { task_offset, ..self.seeds }.address(at);
                 (rollout::Start::Opening, Draws::of_role(request.role, place))
             }
-            (Start::Prompt | Start::Reversed { .. }, _) => (rollout::Start::Opening, first),
+            (Start::Prompt | Start::Reversed { .. } | Start::Demonstration, _) => {
+                (rollout::Start::Opening, own_place)
+            }
         };
         for beginning in &request.prefix {
             match beginning {
@@ -260,8 +304,8 @@ impl Scene<'_> {
                     prefix.extend(self.pieces(task, |own| own.piece_of_text(text).map(|piece| vec![piece]))?);
                 }
                 Beginning::Hint(share) => {
-                    let tokenizer = self.tokenizer.ok_or_else(|| no_tokenizer(task))?;
-                    prefix.extend(pieces::hint(self.generator, task, *share, tokenizer)?);
+                    let chat = self.chat.ok_or_else(|| no_chat(task))?;
+                    prefix.extend(pieces::hint(self.generator, task, *share, &chat.tokenizer)?);
                 }
             }
         }
@@ -284,23 +328,25 @@ impl Scene<'_> {
         task: &Task,
         make: impl FnOnce(&Tokenizer) -> Result<Vec<Piece>, ChatError>,
     ) -> Result<Vec<Piece>, RunError> {
-        let tokenizer = self.tokenizer.ok_or_else(|| no_tokenizer(task))?;
-        make(tokenizer).map_err(|error| RunError::Refused(format!("plan: task {}: {error}", task.id)))
+        let chat = self.chat.ok_or_else(|| no_chat(task))?;
+        make(&chat.tokenizer).map_err(|error| RunError::Refused(format!("plan: task {}: {error}", task.id)))
     }
 }
 
 impl PlayedTask {
     /// Stores an episode, once for each episode that it checks.
-    fn take(&mut self, role: Role, of: &[Option<usize>], mut episode: Episode) {
+    fn take(&mut self, request: &Request, of: &[Option<usize>], mut episode: Episode) {
+        let (role, weight) = (request.role, request.weight);
         if let (Role::Extension, [Some(of)]) = (role, of)
             && let Some(before) = self.episodes.get_mut(*of)
         {
             episode.rollout = before.episode.rollout;
-            *before = Spawned { role, of: Some(*of), episode: Arc::new(episode) };
+            *before = Spawned { role, of: Some(*of), episode: Arc::new(episode), weight };
             return;
         }
         let episode = Arc::new(episode);
-        self.episodes.extend(of.iter().map(|of| Spawned { role, of: *of, episode: Arc::clone(&episode) }));
+        let spawned = |of: &Option<usize>| Spawned { role, of: *of, episode: Arc::clone(&episode), weight };
+        self.episodes.extend(of.iter().map(spawned));
     }
 }
 
@@ -320,13 +366,20 @@ fn advance(programs: &mut [Option<Program<'_>>]) -> Result<(), RunError> {
     Ok(())
 }
 
+/// Episodes of a role in group number `group`, played or asked for already: those that come now draw other numbers.
+fn before(own: &PlayedTask, asked: &[Asked], group: usize, role: Role) -> usize {
+    let asked = asked.iter().filter(|asked| asked.group == group && asked.request.role == role);
+    own.episodes.iter().filter(|own| own.role == role).count()
+        + asked.map(|asked| asked.request.count).sum::<usize>()
+}
+
 /// The members that earn a reward.
 fn members(own: &PlayedTask) -> impl Iterator<Item = &Spawned> {
     use burnish_rl::advantage::Phase;
     own.episodes.iter().filter(|own| own.role.is_member() && own.role.phase() == Phase::Downstream)
 }
 
-fn no_tokenizer(task: &Task) -> RunError {
+fn no_chat(task: &Task) -> RunError {
     RunError::Refused(format!(
         "plan: puts words into the policy's mouth for task {}, and evaluation never does; leave `eval.draft` out",
         task.id
@@ -447,7 +500,7 @@ mod tests {
                 overlong: Overlong::Refuse,
                 sampling: Sampling::at(1.0, 40),
                 rollouts: ROLLOUTS,
-                tokenizer: None,
+                chat: None,
                 seeds: Draws::Training.place(1, 2, 0),
                 progress: 0.0,
             }

@@ -189,10 +189,10 @@ fn judge(field: &Field<'_>, played: &mut [Played]) -> Result<(), RunError> {
         let from = given.len();
         for candidate in &considered.candidates {
             let message = &candidate.message;
-            let known = given[from..].iter().position(|given| given.message == message);
+            let known = given[from..].iter().position(|given| given.answers == [message.clone()]);
             asked[at].push(known.map_or(given.len(), |known| from + known));
             if known.is_none() {
-                given.push(Given { task, place, message });
+                given.push(Given { task, place, answers: std::slice::from_ref(message) });
             }
         }
     }

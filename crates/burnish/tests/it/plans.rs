@@ -50,6 +50,7 @@ fn a_plan_that_does_nothing_changes_no_bit() {
         ("skpo", vec!["plan={plan=\"skpo\", config={draft_tokens=0}}", "advantage.estimator=skpo"]),
         ("dgpo", vec!["plan={plan=\"dgpo\", config={reverse=false, cycle=false}}"]),
         ("heavyskill", vec!["plan={plan=\"heavyskill\", config={drafts=0}}"]),
+        ("demonstrations", vec!["plan={plan=\"demonstrations\", config={count=0}}"]),
         (
             "vl_rethinker",
             vec![
@@ -68,6 +69,63 @@ fn a_plan_that_does_nothing_changes_no_bit() {
         assert!(samples(name) == samples("plain"), "{name}");
         assert_eq!(with.len(), plain.len());
     }
+}
+
+#[test]
+fn a_right_answer_that_nobody_sampled_joins_a_group_that_fails_and_is_learned_from() {
+    let scratch = Scratch::with_policy_of_chains();
+    let plan = |config: &str| format!("plan={{plan=\"demonstrations\", config={config}}}");
+    let always = plan("{successes_max=4}");
+    let metrics = run(&scratch, "always", &[&always, "checkpoint.every=1"]);
+    let last: Value =
+        serde_json::from_str(metrics.iter().rfind(|row| row.contains("plan/")).unwrap()).unwrap();
+    assert_eq!(last["plan/demonstrated"], 1.0);
+    // What was given is as likely to the loss as the policy makes it before the first update.
+    assert!(last["sampling/sampling_logp_difference/max"].as_f64().unwrap() < 1e-3, "{last}");
+    for step in 1..=3 {
+        let group = stored(&scratch, "always", step, EpisodeKind::Train);
+        for members in group.chunks(GROUP) {
+            let (sampled, given) = members.split_at(GROUP - 1);
+            let given = &given[0].episode;
+            assert!(given.verdict.success && tokens_of(given, Source::Policy) == 0);
+            assert!(tokens_of(given, Source::Demonstration) > 0);
+            assert!(sampled.iter().all(|own| tokens_of(&own.episode, Source::Policy) > 0));
+            let rollouts: Vec<usize> = members.iter().map(|own| own.episode.rollout).collect();
+            assert_eq!(rollouts, (0..GROUP).collect::<Vec<_>>());
+            // Its advantage is that of its reward among the others of the group.
+            let sum: f64 = members.iter().filter_map(|own| own.advantage).sum();
+            assert!(sum.abs() < 1e-6, "{sum}");
+        }
+    }
+    // The policy's own successes alone are in the numbers of the run.
+    let successes = |step| {
+        let all = stored(&scratch, "always", step, EpisodeKind::Train);
+        let own = all.iter().filter(|own| tokens_of(&own.episode, Source::Policy) > 0);
+        own.filter(|own| own.episode.verdict.success).count()
+    };
+    assert_eq!(last["success"].as_f64().unwrap(), successes(3) as f64 / (4.0 * (GROUP - 1) as f64));
+
+    // Without weight nothing is learned from it; what is given by a resumed run is the same.
+    let weights = |name: &str| scratch.read(&format!("runs/{name}/checkpoints/step_3/model.safetensors"));
+    run(&scratch, "idle", &[&plan("{successes_max=4, weight=0.0}")]);
+    assert!(weights("idle") != weights("always"));
+    let whole = weights("always");
+    std::fs::remove_dir_all(scratch.path("runs/always/checkpoints/step_3")).unwrap();
+    scratch.burnish(&["train", "--resume", "runs/always"]).succeeds();
+    assert!(weights("always") == whole);
+    // Where some succeed, the policy samples all.
+    let gated = run(&scratch, "gated", &[&plan("{successes_max=0}")]);
+    assert_eq!(gated.len(), metrics.len());
+    for step in 1..=3 {
+        for members in stored(&scratch, "gated", step, EpisodeKind::Train).chunks(GROUP) {
+            let first = members[..GROUP - 1].iter().any(|own| own.episode.verdict.success);
+            let given = tokens_of(&members[GROUP - 1].episode, Source::Demonstration) > 0;
+            assert!(first != given, "step {step}");
+        }
+    }
+    // Episodes that were sampled can be played again; the given ones have no record.
+    let said = scratch.burnish(&["rollout", "--from", "runs/always", "--step", "1", "--replay"]).succeeds();
+    assert!(said.stdout().contains("12 episodes"));
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Provider for Worth {
             overlong: recipe.rollout.overlong,
             sampling: recipe.rollout_sampling(),
             rollouts,
-            tokenizer: Some(&behavior.chat.tokenizer),
+            chat: Some(&behavior.chat),
             seeds,
             progress: step.number as f64 / recipe.train.max_steps as f64,
         };
@@ -78,7 +78,8 @@ impl Provider for Worth {
 /// The task of a group with its beginning alone; `None` if it has none.
 fn begun(group: &Group) -> Option<(Task, PlayedTask)> {
     let draft = group.members.iter().find(|member| member.phase() == Phase::Upstream)?;
-    let draft = Spawned { role: draft.role, of: None, episode: Arc::clone(&draft.episode) };
+    let draft =
+        Spawned { role: draft.role, of: None, episode: Arc::clone(&draft.episode), weight: draft.weight };
     Some((group.task.clone(), PlayedTask { episodes: vec![draft], ..PlayedTask::default() }))
 }
 
