@@ -19,6 +19,7 @@ mod rows;
 mod rows_choice;
 mod rows_language;
 mod rows_pool;
+mod same_tasks;
 mod scenes;
 mod servers;
 mod stand_in;
