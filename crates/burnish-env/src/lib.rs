@@ -36,6 +36,7 @@ pub mod command;
 pub mod countdown;
 mod digest;
 mod error;
+pub mod family;
 mod guest;
 pub mod household;
 pub mod lang;
@@ -71,6 +72,7 @@ pub mod worlds;
 use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, TurnOutput, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -109,6 +111,12 @@ impl Bound {
         };
         rows.iter().map(bound).collect()
     }
+
+    /// The bounds of a table below `key`.
+    pub(crate) fn below(key: &str, bounds: Vec<Bound>) -> Vec<Bound> {
+        let below = |bound: Bound| Bound { key: format!("{key}.{}", bound.key), ..bound };
+        bounds.into_iter().map(below).collect()
+    }
 }
 
 /// Tasks that were made together, and how hard it was to make them.
@@ -118,6 +126,26 @@ pub struct TaskSet {
     pub tasks: Vec<Task>,
     /// One report per cell of the configuration.
     pub cells: Vec<CellReport>,
+}
+
+impl TaskSet {
+    /// The same where each task is the first one of its id, because an id stands for one content.
+    #[must_use]
+    pub fn unified(mut self) -> Self {
+        tasks::unify(&mut self.tasks);
+        self
+    }
+
+    /// The same with a report on each of these cells in their order, also on those of which there is no task.
+    #[must_use]
+    pub fn reporting(mut self, cells: impl IntoIterator<Item = impl Display>) -> Self {
+        let report = |cell: String| {
+            let made = self.cells.iter().find(|report| report.cell == cell);
+            made.cloned().unwrap_or_else(|| CellReport::new(cell))
+        };
+        self.cells = cells.into_iter().map(|cell| report(cell.to_string())).collect();
+        self
+    }
 }
 
 /// How hard it was to make the tasks of one cell of a configuration.

@@ -2,6 +2,7 @@
 
 use burnish_core::{Message, Task, Verdict};
 
+use crate::family::Family;
 use crate::{EnvError, Environment, Step};
 
 /// An episode that has begun.
@@ -62,6 +63,39 @@ impl<E: Turns> Environment for ManyTurns<E> {
 
     fn verify(&mut self) -> Result<Verdict, EnvError> {
         Ok(started(E::ID, self.episode.as_ref())?.verdict(&self.config))
+    }
+}
+
+/// A truth with questions that are asked one after the other. Replies never depend on whether an answer is right.
+pub(crate) trait Questions: Send {
+    /// Question number `at`; the first is in the prompt. `None` behind the last one.
+    fn question(&self, at: usize) -> Option<&str>;
+
+    /// Judges the answers so far.
+    fn verdict(&self, answers: &[String]) -> Verdict;
+}
+
+/// An episode that asks the questions of a family's truths, and the answers so far.
+pub(crate) struct Asked<F: Family> {
+    truth: F::Truth,
+    answers: Vec<String>,
+}
+
+impl<F: Family<Truth: Questions>> Turns for Asked<F> {
+    const ID: &'static str = F::ID;
+    type Config = ();
+
+    fn begin((): &(), task: &Task) -> Result<Self, EnvError> {
+        Ok(Asked { truth: F::truth(task)?, answers: Vec::new() })
+    }
+
+    fn act(&mut self, (): &(), answer: &str) -> Option<String> {
+        self.answers.push(answer.to_owned());
+        self.truth.question(self.answers.len()).map(str::to_owned)
+    }
+
+    fn verdict(&self, (): &()) -> Verdict {
+        self.truth.verdict(&self.answers)
     }
 }
 

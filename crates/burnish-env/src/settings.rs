@@ -1,13 +1,15 @@
 //! Configurations as people write them: read by [`burnish_core::settings`], and checked against an environment's
 //! bounds.
 
+use std::fmt::Display;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use burnish_core::settings;
 
-use crate::{BoundRow, EnvError};
+use crate::{Bound, BoundRow, EnvError};
 
 /// The style in which a task is presented to the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,8 +59,16 @@ pub(crate) fn to_value<C: Serialize>(config: &C) -> Result<Value, EnvError> {
 /// # Errors
 /// Names the first key out of bounds, what is allowed, and the nearest allowed value.
 pub(crate) fn check_bounds<C: Serialize>(config: &C, bounds: &[BoundRow]) -> Result<(), EnvError> {
+    check_within(config, &Bound::of(bounds))
+}
+
+/// As [`check_bounds`].
+///
+/// # Errors
+/// As [`check_bounds`].
+pub(crate) fn check_within<C: Serialize>(config: &C, bounds: &[Bound]) -> Result<(), EnvError> {
     let config = to_value(config)?;
-    for (key, min, max, _) in bounds {
+    for Bound { key, min, max, .. } in bounds {
         let value = key.split('.').try_fold(&config, |table, part| table.get(part)).and_then(Value::as_f64);
         if let Some(value) = value
             && !(*min..=*max).contains(&value)
@@ -74,6 +84,32 @@ pub(crate) fn check_bounds<C: Serialize>(config: &C, bounds: &[BoundRow]) -> Res
 /// An error on `key`.
 pub(crate) fn config_error(key: &str, problem: &str) -> EnvError {
     settings::SettingError::new(key, problem).into()
+}
+
+/// Checks that `value`, the value of `key`, is not above `most`, which is `of`.
+///
+/// # Errors
+/// If it is: names the key and `most`.
+pub(crate) fn at_most(key: &str, value: usize, most: usize, of: &str) -> Result<(), EnvError> {
+    match value > most {
+        true => Err(config_error(key, &format!("{value} is above {of}, which is {most}; nearest: {most}"))),
+        false => Ok(()),
+    }
+}
+
+/// Checks that the range `key` is not empty, and blames its greatest value if it is.
+///
+/// # Errors
+/// If the greatest value is below the least: names the nearest value.
+pub(crate) fn check_range<T: PartialOrd + Display>(key: &str, range: Range<T>) -> Result<(), EnvError> {
+    let Range { min, max } = range;
+    match min > max {
+        true => {
+            let problem = format!("{max} is below {key}.min, which is {min}; nearest: {min}");
+            Err(config_error(&format!("{key}.max"), &problem))
+        }
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]
