@@ -3,25 +3,25 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Operator, Tries};
+use crate::EnvError;
+use crate::family::{Bounded, configuration};
 use crate::redesign::{Harder, Knob, KnobKind};
-use crate::settings::{check_bounds, config_error};
-use crate::{BoundRow, EnvError};
+use crate::settings::{check_range, config_error};
 
 pub use crate::settings::PromptStyle;
 
 /// A range of whole numbers, both ends included.
 pub type Range = crate::settings::Range<u32>;
 
-/// The rewards of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reward {
-    /// For an answer that is not an expression.
-    pub wrong_format: f64,
-    /// For an expression that breaks a rule or misses the target.
-    pub wrong: f64,
-    /// For an expression that reaches the target by the rules.
-    pub correct: f64,
+configuration! {
+    /// The rewards of an answer.
+    #[derive(Copy)]
+    pub struct Reward {
+        wrong_format: f64 = 0.0, in -10.0..=10.0, "reward of what is not an expression";
+        /// The expression breaks a rule or misses the target.
+        wrong: f64 = 0.1, in -10.0..=10.0, "reward of an expression that is not a solution";
+        correct: f64 = 1.0, in -10.0..=10.0, "reward of a solution";
+    }
 }
 
 /// What the thoughts of demonstrations are.
@@ -36,55 +36,30 @@ pub enum Thoughts {
     Tries(Tries),
 }
 
-/// The configuration of countdown tasks. Tasks are spread evenly over every allowed pair of (number of numbers, number
-/// of operations in the hidden solution).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// How many numbers are given.
-    pub numbers: Range,
-    /// Range of the given numbers.
-    pub values: Range,
-    /// Range of the target.
-    pub target: Range,
-    /// Number of operations in the hidden solution, which sets the difficulty. At most one less than the number of
-    /// numbers.
-    pub operations: Range,
-    /// Operators that an answer may use.
-    pub operators: Vec<Operator>,
-    /// Whether every number must be used.
-    pub use_all: bool,
-    /// Whether every intermediate result must be an integer.
-    pub whole_steps: bool,
-    /// The rewards of an answer.
-    pub reward: Reward,
-    /// The style of the prompt.
-    pub prompt: PromptStyle,
-    /// What the thoughts of demonstrations are. Left out where they are steps, as they always were, so that hashes of stages
-    /// and configurations of runs stay what they are.
-    #[serde(default, skip_serializing_if = "Thoughts::are_steps")]
-    pub thoughts: Thoughts,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            numbers: Range { min: 3, max: 4 },
-            values: Range { min: 1, max: 50 },
-            target: Range { min: 10, max: 100 },
-            operations: Range { min: 2, max: 3 },
-            operators: Operator::ALL.to_vec(),
-            use_all: false,
-            whole_steps: true,
-            reward: Reward { wrong_format: 0.0, wrong: 0.1, correct: 1.0 },
-            prompt: PromptStyle::Full,
-            thoughts: Thoughts::Steps,
-        }
+configuration! {
+    /// The configuration of countdown tasks. Tasks are spread evenly over every allowed pair of (number of numbers, number
+    /// of operations in the hidden solution).
+    pub struct Config {
+        numbers: Range = Range { min: 3, max: 4 }, in 2..=8, "fewest numbers given" | "most numbers given";
+        values: Range = Range { min: 1, max: 50 }, in 1..=1_000,
+            "least number that may be given" | "greatest number that may be given";
+        target: Range = Range { min: 10, max: 100 }, in 1..=1_000_000, "least target" | "greatest target";
+        /// Their number sets the difficulty. It is at most one less than the number of numbers.
+        operations: Range = Range { min: 2, max: 3 }, in 1..=7,
+            "fewest operations in the hidden solution" | "most operations in the hidden solution";
+        operators: Vec<Operator> = Operator::ALL.to_vec(), "operators that an answer may use";
+        use_all: bool = false, "every number must be used";
+        whole_steps: bool = true, "every intermediate result must be an integer";
+        reward: Reward, "rewards of an answer";
+        prompt: PromptStyle = PromptStyle::Full, "style of the prompt";
+        /// Steps are omitted, so that hashes of stages and configurations of older runs stay the same.
+        #[serde(default, skip_serializing_if = "Thoughts::are_steps")]
+        thoughts: Thoughts = Thoughts::Steps, "thoughts of demonstrations";
     }
 }
 
 /// One kind of instance, by the number of numbers and the number of operations in the hidden solution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cell {
     pub(super) numbers: u32,
     pub(super) operations: u32,
@@ -96,38 +71,22 @@ impl std::fmt::Display for Cell {
     }
 }
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) const BOUNDS: &[BoundRow] = &[
-    ("numbers.min", 2.0, 8.0, "fewest numbers given"),
-    ("numbers.max", 2.0, 8.0, "most numbers given"),
-    ("values.min", 1.0, 1_000.0, "least number that may be given"),
-    ("values.max", 1.0, 1_000.0, "greatest number that may be given"),
-    ("target.min", 1.0, 1_000_000.0, "least target"),
-    ("target.max", 1.0, 1_000_000.0, "greatest target"),
-    ("operations.min", 1.0, 7.0, "fewest operations in the hidden solution"),
-    ("operations.max", 1.0, 7.0, "most operations in the hidden solution"),
-    ("reward.wrong_format", -10.0, 10.0, "reward of what is not an expression"),
-    ("reward.wrong", -10.0, 10.0, "reward of an expression that is not a solution"),
-    ("reward.correct", -10.0, 10.0, "reward of a solution"),
-];
-
 /// The keys that may be redesigned. Numbers and operations act on the tasks that have the least or the most of them.
 pub(super) fn knobs(config: &Config) -> Vec<Knob> {
+    let bounds = Config::bounds();
     let knob = |key: &str, menu: &[f64], label: Option<(&str, u32)>| {
-        let bound = BOUNDS.iter().find(|(name, ..)| *name == key);
-        let (min, max, help) = bound.map_or((0.0, 0.0, ""), |(_, min, max, help)| (*min, *max, *help));
-        let tasks = label.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect();
-        let (key, help, menu) = (key.to_owned(), help.to_owned(), menu.to_vec());
+        let bound = bounds.iter().find(|bound| bound.key == key);
+        let (min, max, help) = bound.map_or((0.0, 0.0, ""), |bound| (bound.min, bound.max, &bound.help));
         Knob {
-            key,
+            key: key.to_owned(),
             kind: KnobKind::Whole,
             of: String::new(),
             min,
             max,
-            menu,
+            menu: menu.to_vec(),
             harder: Harder::Up,
-            tasks,
-            help,
+            tasks: label.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect(),
+            help: help.to_owned(),
         }
     };
     let counts = [2.0, 3.0, 4.0, 5.0, 6.0];
@@ -143,26 +102,15 @@ pub(super) fn knobs(config: &Config) -> Vec<Knob> {
 }
 
 impl Config {
-    /// Checks what the types do not express.
+    /// Checks what bounds do not express.
     ///
     /// # Errors
-    /// Names the first key that is out of its bounds or contradicts another.
+    /// Names the first key that contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(self, BOUNDS)?;
-        let ranges = [
-            ("numbers", self.numbers),
-            ("values", self.values),
-            ("target", self.target),
-            ("operations", self.operations),
-        ];
-        for (key, Range { min, max }) in ranges {
-            if min > max {
-                return Err(config_error(
-                    &format!("{key}.max"),
-                    &format!("{max} is below {key}.min, which is {min}; nearest: {min}"),
-                ));
-            }
-        }
+        check_range("numbers", self.numbers)?;
+        check_range("values", self.values)?;
+        check_range("target", self.target)?;
+        check_range("operations", self.operations)?;
         if let Some((key, problem)) = self.thoughts.tries().and_then(Tries::problem) {
             return Err(config_error(key, &problem));
         }
@@ -212,11 +160,10 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::read;
     use serde_json::{Value, json};
 
     fn problem(given: Value) -> String {
-        read::<Config>(&given).and_then(|config| config.check()).unwrap_err().to_string()
+        crate::build("countdown", &given).map(drop).unwrap_err().to_string()
     }
 
     #[test]

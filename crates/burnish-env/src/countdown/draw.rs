@@ -7,13 +7,6 @@ use super::expression::{Expression, Operator};
 use super::puzzle::Puzzle;
 use super::rational::Rational;
 
-/// A puzzle and the expression that it was made from.
-#[derive(Debug, Clone)]
-pub(super) struct Drawn {
-    pub(super) puzzle: Puzzle,
-    pub(super) solution: Expression,
-}
-
 /// Why a candidate is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Miss {
@@ -41,8 +34,8 @@ impl Miss {
     }
 }
 
-/// Draws one candidate of a cell.
-pub(super) fn draw(config: &Config, cell: Cell, stream: &mut Stream) -> Result<Drawn, Miss> {
+/// Draws one candidate of a cell: a puzzle, and the expression that it was made from.
+pub(super) fn draw(config: &Config, cell: Cell, stream: &mut Stream) -> Result<(Puzzle, Expression), Miss> {
     let span = u64::from(config.values.max - config.values.min) + 1;
     // Below `span`, so it fits 32 bits.
     let mut numbers: Vec<u32> =
@@ -66,7 +59,7 @@ pub(super) fn draw(config: &Config, cell: Cell, stream: &mut Stream) -> Result<D
     if cell.operations > 1 && !config.use_all && is_one_step(&puzzle) {
         return Err(Miss::OneStep);
     }
-    Ok(Drawn { puzzle, solution })
+    Ok((puzzle, solution))
 }
 
 /// Joins `numbers` by random operations until one expression remains.

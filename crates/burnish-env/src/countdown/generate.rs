@@ -2,72 +2,52 @@
 
 use burnish_core::rng::{Address, Purpose, Stream, fold_bytes};
 use burnish_core::{Message, Task};
-use std::collections::BTreeMap;
 
-use super::config::{BOUNDS, Cell, Config, knobs};
-use super::draw::{Drawn, Miss, draw};
-use super::{ID, Truth};
-use crate::digest::digest;
+use super::Truth;
+use super::config::{Cell, Config, knobs};
+use super::draw::{Miss, draw};
+use crate::family::{Drawn, Family, FamilyGenerator, tried};
 use crate::one_turn::{OneTurn, text_of};
 use crate::redesign::Knob;
 use crate::settings::{config_error, to_value};
-use crate::tasks::{seed_of, task, unify};
-use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, Redesign, TaskSet};
+use crate::{CellReport, EnvError, Environment, Redesign, TaskSet};
 
 /// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 10_000;
 
 /// Makes countdown tasks.
-#[derive(Debug, Clone)]
-pub struct Countdown {
-    config: Config,
-}
+pub type Countdown = FamilyGenerator<Config>;
 
-impl Countdown {
-    /// A generator with this configuration.
-    ///
-    /// # Errors
-    /// If a key is out of bounds or contradicts another.
-    pub fn new(config: Config) -> Result<Self, EnvError> {
-        config.check()?;
-        Ok(Countdown { config })
-    }
-
-    fn task(&self, cell: Cell, drawn: &Drawn) -> Result<Task, EnvError> {
-        let puzzle = &drawn.puzzle;
-        // The name is that of the puzzle: the same puzzle found from another solution is the same task.
-        let content = to_value(puzzle)?.to_string();
-        let truth = Truth { puzzle: puzzle.clone(), solution: Some(drawn.solution.to_string()) };
-        let labels = BTreeMap::from([
-            ("numbers".to_owned(), cell.numbers.to_string()),
-            ("operations".to_owned(), cell.operations.to_string()),
-        ]);
-        Ok(task(
-            ID,
-            digest(content.as_bytes()),
-            vec![Message::user(puzzle.prompt(self.config.prompt))],
-            to_value(&truth)?,
-            labels,
-        ))
-    }
-
+impl Config {
     /// Draws one instance of a cell and counts the candidates.
-    fn instance(&self, cell: Cell, seed: u64, report: &mut CellReport) -> Result<Drawn, EnvError> {
-        let mut stream = Stream::new(seed);
+    fn instance(
+        &self,
+        cell: Cell,
+        stream: &mut Stream,
+        report: &mut CellReport,
+    ) -> Result<Drawn<Truth>, EnvError> {
         let mut misses = Vec::new();
         let drawn = report.draw(DRAWS_MAX, || {
-            draw(&self.config, cell, &mut stream).map_err(|miss| {
+            draw(self, cell, stream).map_err(|miss| {
                 let name = miss.name();
                 misses.push(miss);
                 name
             })
         });
-        drawn.ok_or_else(|| self.empty(cell, &misses))
+        let (puzzle, solution) = drawn.ok_or_else(|| self.empty(cell, &misses))?;
+        let prompt = puzzle.prompt(self.prompt);
+        // The name is that of the puzzle: the same puzzle found from another solution is the same task.
+        let content = to_value(&puzzle)?.to_string();
+        let truth = Truth { puzzle, solution: Some(solution.to_string()) };
+        Ok(Drawn::new(prompt, truth)
+            .identified_by(content)
+            .label("numbers", cell.numbers)
+            .label("operations", cell.operations))
     }
 
     /// The error for a cell without instances: names the value nearest to the one asked for, if any target was found.
     fn empty(&self, cell: Cell, misses: &[Miss]) -> EnvError {
-        let range = self.config.target;
+        let range = self.target;
         let (low, high) = (i128::from(range.min), i128::from(range.max));
         let nearest = misses
             .iter()
@@ -96,35 +76,32 @@ impl Countdown {
     }
 }
 
-impl Generator for Countdown {
-    crate::configured!(ID, BOUNDS);
+impl Family for Config {
+    const ID: &str = "countdown";
+    const TITLE: &str = "Countdown";
+    const SUMMARY: &str = "Reach a target from given numbers with + - * /.";
+    const COMPONENTS: &[&str] = &["answer"];
+    type Config = Self;
+    type Truth = Truth;
 
-    fn components(&self) -> Option<Vec<String>> {
-        Some(vec!["answer".to_owned()])
+    fn new(config: Self) -> Result<Self, EnvError> {
+        config.check()?;
+        Ok(config)
     }
 
     /// Cells take turns in an order that the seed decides, so that each prefix of the set is balanced too. In a small
-    /// space the same puzzle may occur twice, as the same task: with the solution and labels of its first occurrence,
-    /// because an id stands for one content.
+    /// space the same puzzle may occur twice, as the same task with the solution and labels of its first occurrence.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let mut cells = self.config.cells();
+        let mut cells = self.cells();
         Stream::new(Address::new(seed, Purpose::Shuffle).seed()).shuffle(&mut cells);
-        let mut reports: Vec<CellReport> =
-            cells.iter().map(|cell| CellReport::new(cell.to_string())).collect();
-        let mut tasks = Vec::with_capacity(count);
-        for index in 0..count {
-            let at = index % cells.len();
-            let drawn = self.instance(cells[at], seed_of(seed, index), &mut reports[at])?;
-            tasks.push(self.task(cells[at], &drawn)?);
-        }
-        unify(&mut tasks);
-        reports.sort_by(|a, b| a.cell.cmp(&b.cell));
-        Ok(TaskSet { tasks, cells: reports })
+        let order = cells.iter().copied().cycle().take(count);
+        let set = tried::<Self, _>(seed, order, |cell, stream, report| self.instance(*cell, stream, report))?;
+        Ok(set.unified().reporting(self.cells()))
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        let Config { reward, thoughts, .. } = self.config;
-        Box::new(OneTurn::new(ID, Truth::of, move |truth: &Truth, answer| {
+        let Config { reward, thoughts, .. } = *self;
+        Box::new(OneTurn::new(Self::ID, Self::truth, move |truth: &Truth, answer| {
             let text = text_of(answer);
             let mut verdict = truth.puzzle.judge(text).verdict(&reward);
             if thoughts.tries().is_some() {
@@ -136,11 +113,7 @@ impl Generator for Countdown {
         }))
     }
 
-    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
-        let truth = match Truth::of(task) {
-            Ok(truth) => truth,
-            Err(error) => return error.to_string(),
-        };
+    fn show(&self, _: &Task, truth: Truth, answer: Option<&str>) -> String {
         let puzzle = &truth.puzzle;
         let numbers: Vec<String> = puzzle.numbers.iter().map(u32::to_string).collect();
         let mut lines = vec![format!("{} -> {}", numbers.join(" "), puzzle.target)];
@@ -158,8 +131,16 @@ impl Generator for Countdown {
         lines.join("\n")
     }
 
-    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
-        Some(self)
+    fn demonstrate(&self, task: &Task, truth: Truth) -> Option<Vec<Message>> {
+        let solution = truth.solve()?;
+        let answer = match self.thoughts.tries() {
+            None => truth.puzzle.demonstration(&solution),
+            Some(tries) => {
+                let mut stream = Stream::new(fold_bytes(0, task.id.0.as_bytes()));
+                truth.puzzle.tried(&solution, tries, &mut stream)
+            }
+        };
+        Some(vec![answer.ok()?])
     }
 
     fn redesign(&self) -> Option<&dyn Redesign> {
@@ -167,27 +148,13 @@ impl Generator for Countdown {
     }
 }
 
-impl Redesign for Countdown {
+impl Redesign for Config {
     fn knobs(&self) -> Result<Vec<Knob>, EnvError> {
-        Ok(knobs(&self.config))
+        Ok(knobs(self))
     }
 
     fn guideline(&self) -> &'static str {
         "A policy learns from puzzles that it solves sometimes. A solution needs one number more than it has operations. \
          Every further operation multiplies what has to be tried; greater values and targets make results harder to compute."
-    }
-}
-
-impl Demonstrations for Countdown {
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        let truth = Truth::of(task).ok()?;
-        let solution = truth.solve()?;
-        match self.config.thoughts.tries() {
-            None => truth.puzzle.demonstration(&solution).ok(),
-            Some(tries) => {
-                let mut stream = Stream::new(fold_bytes(0, task.id.0.as_bytes()));
-                truth.puzzle.tried(&solution, tries, &mut stream).ok()
-            }
-        }
     }
 }

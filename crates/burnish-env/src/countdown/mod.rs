@@ -17,11 +17,9 @@ mod rational;
 mod solve;
 mod tries;
 
-use burnish_core::Task;
 use serde::{Deserialize, Serialize};
 
-use crate::tasks::read;
-use crate::{EnvError, Kind, settings};
+use crate::Kind;
 
 pub use config::{Config, PromptStyle, Range, Reward, Thoughts};
 pub use expression::{Expression, Operation, Operator, ParseError, Place, parse};
@@ -31,23 +29,14 @@ pub use rational::{Fault, Rational};
 pub use solve::{SOLVE_NUMBERS_MAX, solve};
 pub use tries::{Reflection, Tries};
 
-/// Id of the environment.
-const ID: &str = "countdown";
-
 /// The environment's entry in the catalogue.
-pub const KIND: Kind = Kind {
-    id: ID,
-    title: "Countdown",
-    summary: "Reach a target from given numbers with + - * /.",
-    axes: None,
-    defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build: |config| Ok(Box::new(Countdown::new(settings::read(config)?)?)),
-};
+pub const KIND: Kind = Countdown::KIND;
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Truth {
+pub struct Truth {
+    /// The puzzle.
     puzzle: Puzzle,
     /// A solution, if one is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,10 +44,6 @@ struct Truth {
 }
 
 impl Truth {
-    fn of(task: &Task) -> Result<Self, EnvError> {
-        read(ID, task)
-    }
-
     /// The known solution, or one found by search.
     fn solve(&self) -> Option<Expression> {
         match &self.solution {
