@@ -1,5 +1,7 @@
 //! One scene and its question.
 
+use std::fmt;
+
 use burnish_core::rng::Stream;
 
 use super::config::Config;
@@ -14,6 +16,25 @@ pub(super) struct Cell {
     pub(super) is_usual: bool,
     /// Is the answer yes? Of a question whether something is there.
     pub(super) is_yes: bool,
+}
+
+impl Cell {
+    /// Is the answer with the prior or against it?
+    pub(super) fn prior(self) -> &'static str {
+        if self.is_usual { "with" } else { "against" }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let question = ["present", "colour", "caption"][self.question];
+        let answer = match (self.question, self.is_yes) {
+            (0, true) => " answer=yes",
+            (0, false) => " answer=no",
+            _ => "",
+        };
+        write!(f, "question={question} prior={}{answer}", self.prior())
+    }
 }
 
 /// A task of a cell.

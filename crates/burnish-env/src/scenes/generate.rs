@@ -1,41 +1,25 @@
 //! The generator of scenes.
 
-use std::collections::BTreeMap;
-
 use burnish_core::rng::Stream;
 use burnish_core::{Message, Task};
 
 use super::ID;
-use super::config::{BOUNDS, Config, Questions};
+use super::config::{Config, Questions};
 use super::draw::{Cell, draw};
 use super::scene::{Question, Truth};
-use crate::digest::digest;
+use crate::family::{Drawn, Family, FamilyGenerator, drawn};
 use crate::one_turn::{OneTurn, text_of};
-use crate::settings::to_value;
 use crate::shares::spread;
-use crate::tasks::{seed_of, task};
-use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::{EnvError, Environment, TaskSet};
 
 /// Makes tasks about scenes.
-#[derive(Debug, Clone)]
-pub struct Scenes {
-    config: Config,
-}
+pub type Scenes = FamilyGenerator<Config>;
 
-impl Scenes {
-    /// A generator with this configuration.
-    ///
-    /// # Errors
-    /// If a key is out of bounds or contradicts another.
-    pub fn new(config: Config) -> Result<Self, EnvError> {
-        config.check()?;
-        Ok(Scenes { config })
-    }
-
+impl Config {
     /// The cells of `count` tasks in order.
-    fn cells(&self, count: usize) -> Vec<Cell> {
-        let Questions { present, colour, caption } = self.config.questions;
-        let usual = self.config.usual;
+    fn cells_of(&self, count: usize) -> Vec<Cell> {
+        let Questions { present, colour, caption } = self.questions;
+        let usual = self.usual;
         // Eight kinds: yes or no, the usual colour or not, of each question that has them.
         let kinds: Vec<(Cell, f64)> = [(0, present), (1, colour), (2, caption)]
             .into_iter()
@@ -52,57 +36,49 @@ impl Scenes {
         spread(&weights, count).into_iter().map(|kind| kinds[kind].0).collect()
     }
 
-    fn task(&self, cell: Cell, truth: &Truth) -> Result<Task, EnvError> {
-        let value = to_value(truth)?;
-        let prior = if cell.is_usual { "with" } else { "against" };
-        let mut labels = BTreeMap::from([
-            ("question".to_owned(), truth.question.name().to_owned()),
-            ("prior".to_owned(), prior.to_owned()),
-        ]);
-        if let Question::Present(_) = truth.question {
-            labels.insert("answer".to_owned(), truth.answer());
+    fn task(&self, cell: Cell, stream: &mut Stream) -> Drawn<Truth> {
+        let truth = draw(self, cell, stream);
+        let answer = match truth.question {
+            Question::Present(_) => Some(truth.answer()),
+            _ => None,
+        };
+        let question = truth.question.name();
+        let task = Drawn::new(truth.prompt(), truth).label("question", question).label("prior", cell.prior());
+        match answer {
+            Some(answer) => task.label("answer", answer),
+            None => task,
         }
-        Ok(task(ID, digest(value.to_string().as_bytes()), vec![Message::user(truth.prompt())], value, labels))
     }
 }
 
-impl Generator for Scenes {
-    crate::configured!(ID, BOUNDS);
+impl Family for Config {
+    const ID: &str = ID;
+    const TITLE: &str = "scenes";
+    const SUMMARY: &str = "Answer questions about a toy image whose objects mostly look as usual, or against that (single turn).";
+    const AXES: Option<[&'static str; 2]> = Some(["question", "prior"]);
+    const COMPONENTS: &[&str] = &["answer"];
+    type Config = Self;
+    type Truth = Truth;
 
-    fn components(&self) -> Option<Vec<String>> {
-        Some(vec!["answer".to_owned()])
+    fn new(config: Self) -> Result<Self, EnvError> {
+        config.check()?;
+        Ok(config)
     }
 
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let mut made: BTreeMap<Cell, usize> = BTreeMap::new();
-        let mut tasks = Vec::with_capacity(count);
-        for (index, cell) in self.cells(count).into_iter().enumerate() {
-            tasks.push(self.task(cell, &draw(&self.config, cell, &mut Stream::new(seed_of(seed, index))))?);
-            *made.entry(cell).or_default() += 1;
-        }
-        let cells = made.into_iter().map(|(cell, made)| {
-            let question = ["present", "colour", "caption"][cell.question];
-            let prior = if cell.is_usual { "with" } else { "against" };
-            let answer = match (cell.question, cell.is_yes) {
-                (0, true) => " answer=yes",
-                (0, false) => " answer=no",
-                _ => "",
-            };
-            let cell = format!("question={question} prior={prior}{answer}");
-            CellReport::all(cell, made)
-        });
-        Ok(TaskSet { tasks, cells: cells.collect() })
+        drawn::<Self, _>(seed, self.cells_of(count), |cell, stream| self.task(*cell, stream))
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(OneTurn::new(ID, Truth::of, |truth: &Truth, answer| Ok(truth.verdict(text_of(answer)))))
+        let verdict = |truth: &Truth, answer: Option<&Message>| Ok(truth.verdict(text_of(answer)));
+        Box::new(OneTurn::new(Self::ID, Self::truth, verdict))
     }
 
-    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
-        let truth = match Truth::of(task) {
-            Ok(truth) => truth,
-            Err(error) => return error.to_string(),
-        };
+    fn truth(task: &Task) -> Result<Truth, EnvError> {
+        Truth::of(task)
+    }
+
+    fn show(&self, _: &Task, truth: Truth, answer: Option<&str>) -> String {
         let mut lines = vec![truth.prompt(), format!("right: {}", truth.answer())];
         if let Some(answer) = answer {
             let verdict = truth.verdict(answer);
@@ -112,13 +88,7 @@ impl Generator for Scenes {
         lines.join("\n")
     }
 
-    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
-        Some(self)
-    }
-}
-
-impl Demonstrations for Scenes {
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        Some(Message::assistant(Truth::of(task).ok()?.answer()))
+    fn demonstrate(&self, _: &Task, truth: Truth) -> Option<Vec<Message>> {
+        Some(vec![Message::assistant(truth.answer())])
     }
 }

@@ -15,7 +15,7 @@ mod draw;
 mod generate;
 mod scene;
 
-use crate::{Kind, settings};
+use crate::Kind;
 
 pub use config::{Config, Questions};
 pub use generate::Scenes;
@@ -25,11 +25,4 @@ pub use scene::{Object, Question, Truth};
 const ID: &str = "scenes";
 
 /// The environment's entry in the catalogue.
-pub const KIND: Kind = Kind {
-    id: ID,
-    title: "scenes",
-    summary: "Answer questions about a toy image whose objects mostly look as usual, or against that (single turn).",
-    defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    axes: Some(["question", "prior"]),
-    build: |config| Ok(Box::new(Scenes::new(settings::read(config)?)?)),
-};
+pub const KIND: Kind = Scenes::KIND;
