@@ -1,88 +1,53 @@
 //! The configuration of the environment.
 
 use burnish_verify::abstention::Measure;
-use serde::{Deserialize, Serialize};
 
 use super::draw::{ENTITIES, PEOPLE, ROLES};
-use crate::settings::{check_bounds, config_error};
-use crate::{BoundRow, EnvError};
+use crate::EnvError;
+use crate::family::configuration;
+use crate::settings::config_error;
 
 pub use crate::settings::PromptStyle;
 
-/// The years that facts may cover, both included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Years {
-    /// The first.
-    pub first: u32,
-    /// The last.
-    pub last: u32,
-}
-
-/// The rewards of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reward {
-    /// The component `format`: the response has the required form.
-    pub format: f64,
-    /// The component `answer` for a right abstention.
-    pub abstention: f64,
-    /// The component `answer` for an answer to an answerable question.
-    pub measure: Measure,
-}
-
-impl Default for Reward {
-    /// Those of the paper.
-    fn default() -> Self {
-        Reward { format: 0.5, abstention: 1.0, measure: Measure::RougeAndExact }
+configuration! {
+    /// The years that facts may cover, both included.
+    #[derive(Copy, Eq)]
+    pub struct Years {
+        first: u32 = 1950, in 1..=9_999, "first year that facts may cover";
+        last: u32 = 1989, in 1..=9_999, "last year that facts may cover";
     }
 }
 
-/// The configuration of timed facts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// Number of facts in a context.
-    pub facts: usize,
-    /// Number of relations (pairs of entity and role), over which the facts are spread as evenly as possible.
-    pub relations: usize,
-    /// The years that facts may cover.
-    pub years: Years,
-    /// Share of the questions that have no answer.
-    pub unanswerable: f64,
-    /// Share of the unanswerable questions that ask for a relation without facts; the others ask for a year in a gap,
-    /// or for who came after the last one.
-    pub unknown: f64,
-    /// Share of the questions that ask who came after somebody, both among the answerable and among the unanswerable
-    /// ones.
-    pub hard: f64,
-    /// Number of names for entities.
-    pub entities: usize,
-    /// Number of names for roles.
-    pub roles: usize,
-    /// Number of names for people.
-    pub people: usize,
-    /// The rewards of a response.
-    pub reward: Reward,
-    /// The style of the prompt.
-    pub prompt: PromptStyle,
+configuration! {
+    /// The rewards of a response. The defaults are those of the paper.
+    #[derive(Copy)]
+    pub struct Reward {
+        /// The component `format`: the response has the required form.
+        format: f64 = 0.5, in -10.0..=10.0, "reward of the form";
+        /// The component `answer` for a right abstention.
+        abstention: f64 = 1.0, in -10.0..=10.0, "reward of a right abstention";
+        /// The component `answer` for an answer to an answerable question.
+        measure: Measure = Measure::RougeAndExact, "measure of an answer";
+    }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            facts: 6,
-            relations: 2,
-            years: Years { first: 1950, last: 1989 },
-            unanswerable: 0.2,
-            unknown: 0.3,
-            hard: 0.3,
-            entities: 8,
-            roles: 4,
-            people: 16,
-            reward: Reward::default(),
-            prompt: PromptStyle::Short,
-        }
+configuration! {
+    /// The configuration of timed facts.
+    pub struct Config {
+        facts: usize = 6, in 2..=60, "facts in a context";
+        /// Relations are pairs of entity and role, over which the facts are spread as evenly as possible.
+        relations: usize = 2, in 1..=12, "relations that share the facts";
+        years: Years, "years that facts may cover";
+        unanswerable: f64 = 0.2, in 0.0..=UNANSWERABLE_MAX, "share of the questions that have no answer";
+        /// The others ask for a year in a gap, or for the successor of the last one.
+        unknown: f64 = 0.3, in 0.0..=1.0, "share of the unanswerable questions that ask for an unknown relation";
+        /// Both among the answerable and among the unanswerable ones.
+        hard: f64 = 0.3, in 0.0..=1.0, "share of the questions that ask who came after somebody";
+        entities: usize = 8, in 1..=ENTITIES.len(), "names of entities that are used";
+        roles: usize = 4, in 1..=ROLES.len(), "names of roles that are used";
+        people: usize = 16, in 2..=PEOPLE.len(), "names of people that are used";
+        reward: Reward, "rewards of a response";
+        prompt: PromptStyle = PromptStyle::Short, "style of the prompt";
     }
 }
 
@@ -91,29 +56,12 @@ const UNANSWERABLE_MAX: f64 = 0.9;
 /// Most years that may be covered.
 const SPAN_MAX: u32 = 500;
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) const BOUNDS: &[BoundRow] = &[
-    ("facts", 2.0, 60.0, "facts in a context"),
-    ("relations", 1.0, 12.0, "relations that share the facts"),
-    ("years.first", 1.0, 9_999.0, "first year that facts may cover"),
-    ("years.last", 1.0, 9_999.0, "last year that facts may cover"),
-    ("unanswerable", 0.0, UNANSWERABLE_MAX, "share of the questions that have no answer"),
-    ("unknown", 0.0, 1.0, "share of the unanswerable questions that ask for an unknown relation"),
-    ("hard", 0.0, 1.0, "share of the questions that ask who came after somebody"),
-    ("entities", 1.0, ENTITIES.len() as f64, "names of entities that are used"),
-    ("roles", 1.0, ROLES.len() as f64, "names of roles that are used"),
-    ("people", 2.0, PEOPLE.len() as f64, "names of people that are used"),
-    ("reward.format", -10.0, 10.0, "reward of the form"),
-    ("reward.abstention", -10.0, 10.0, "reward of a right abstention"),
-];
-
 impl Config {
-    /// Checks what the types do not express.
+    /// Checks what bounds do not express.
     ///
     /// # Errors
-    /// Names the first key that is out of its bounds or contradicts another.
+    /// Names the first key that contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(self, BOUNDS)?;
         if self.facts < 2 * self.relations {
             return Err(config_error(
                 "facts",
@@ -165,12 +113,11 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::settings::read;
+    use crate::build;
     use serde_json::{Value, json};
 
     fn problem(given: Value) -> String {
-        read::<Config>(&given).and_then(|config| config.check()).unwrap_err().to_string()
+        build("timed_facts", &given).map(drop).unwrap_err().to_string()
     }
 
     #[test]
@@ -200,7 +147,7 @@ mod tests {
             json!({"years": {"last": 1961}}),
             json!({"years": {"first": 1, "last": 500}}),
         ] {
-            assert!(read::<Config>(&nearest).unwrap().check().is_ok(), "{nearest}");
+            assert!(build("timed_facts", &nearest).is_ok(), "{nearest}");
         }
     }
 }

@@ -1,73 +1,49 @@
 //! The generator of timed facts.
 
-use std::collections::BTreeMap;
-
 use burnish_core::rng::Stream;
 use burnish_core::{Message, Task};
 use burnish_verify::abstention;
 
-use super::ID;
-use super::config::{BOUNDS, Config};
+use super::config::Config;
 use super::draw::{Cell, draw};
 use super::play::{Truth, judge, verdict};
-use crate::digest::digest;
+use crate::family::{Drawn, Family, FamilyGenerator, tried};
 use crate::one_turn::OneTurn;
-use crate::settings::{config_error, to_value};
-use crate::tasks::{seed_of, task};
-use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, Hints, TaskSet};
+use crate::settings::config_error;
+use crate::{CellReport, EnvError, Environment, Hints, TaskSet};
 
 /// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 1_000;
 
 /// Makes tasks of timed facts.
-#[derive(Debug, Clone)]
-pub struct TimedFacts {
-    config: Config,
-}
+pub type TimedFacts = FamilyGenerator<Config>;
 
-impl TimedFacts {
-    /// A generator with this configuration.
-    ///
-    /// # Errors
-    /// If a key is out of bounds or contradicts another.
-    pub fn new(config: Config) -> Result<Self, EnvError> {
-        config.check()?;
-        Ok(TimedFacts { config })
-    }
-
-    fn instance(&self, cell: Cell, seed: u64, report: &mut CellReport) -> Result<Truth, EnvError> {
-        let mut stream = Stream::new(seed);
-        let drawn = report.draw(DRAWS_MAX, || draw(&self.config, cell, &mut stream).ok_or("no_gap"));
-        drawn.map(|(facts, question)| Truth { facts, question }).ok_or_else(|| {
+impl Config {
+    fn instance(
+        &self,
+        cell: Cell,
+        stream: &mut Stream,
+        report: &mut CellReport,
+    ) -> Result<Drawn<Truth>, EnvError> {
+        let drawn = report.draw(DRAWS_MAX, || draw(self, cell, stream).ok_or("no_gap"));
+        let (facts, question) = drawn.ok_or_else(|| {
             let problem = format!(
                 "no instance of the cell `{cell}` in {DRAWS_MAX} draws: no gap was wide enough; nearest: {}",
-                self.config.years.last + 1
+                self.years.last + 1
             );
             config_error("years.last", &problem)
-        })
-    }
-
-    fn task(&self, cell: Cell, truth: &Truth) -> Result<Task, EnvError> {
-        let yes_no = if cell.is_answerable { "yes" } else { "no" };
-        let prompt = truth.prompt(self.config.prompt);
-        let truth_value = to_value(truth)?;
-        let labels = BTreeMap::from([
-            ("answerable".to_owned(), yes_no.to_owned()),
-            ("difficulty".to_owned(), cell.difficulty().to_owned()),
-            ("question".to_owned(), truth.question.when.name().to_owned()),
-        ]);
-        Ok(task(
-            ID,
-            digest(truth_value.to_string().as_bytes()),
-            vec![Message::user(prompt)],
-            truth_value,
-            labels,
-        ))
+        })?;
+        let when = question.when.name();
+        let truth = Truth { facts, question };
+        Ok(Drawn::new(truth.prompt(self.prompt), truth)
+            .label("answerable", if cell.is_answerable { "yes" } else { "no" })
+            .label("difficulty", cell.difficulty())
+            .label("question", when))
     }
 
     /// The cells of `count` tasks in order. In each prefix, the shares are met up to rounding.
-    fn cells(&self, count: usize) -> Vec<Cell> {
-        let Config { unanswerable, unknown, hard, .. } = self.config;
+    fn cells_of(&self, count: usize) -> Vec<Cell> {
+        let Config { unanswerable, unknown, hard, .. } = *self;
         let mut unanswerable = Share::new(unanswerable);
         let [mut hard_answerable, mut hard_known, mut hard_unknown] = [hard; 3].map(Share::new);
         let mut unknown = Share::new(unknown);
@@ -102,40 +78,36 @@ impl Share {
     }
 }
 
-impl Generator for TimedFacts {
-    crate::configured!(ID, BOUNDS);
+impl Family for Config {
+    const ID: &str = "timed_facts";
+    const TITLE: &str = "timed facts";
+    const SUMMARY: &str =
+        "Answer who held a role when, from stated facts, or say that no answer is known (single turn).";
+    const COMPONENTS: &[&str] = &["answer", "format"];
+    type Config = Self;
+    type Truth = Truth;
 
-    fn components(&self) -> Option<Vec<String>> {
-        Some(["answer", "format"].map(str::to_owned).into())
+    fn new(config: Self) -> Result<Self, EnvError> {
+        config.check()?;
+        Ok(config)
     }
 
     /// The shares of unanswerable, unknown and hard questions are met exactly up to rounding, also in each prefix of
     /// the set.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let mut reports: BTreeMap<Cell, CellReport> = BTreeMap::new();
-        let mut tasks = Vec::with_capacity(count);
-        for (index, cell) in self.cells(count).into_iter().enumerate() {
-            let named = || CellReport::new(cell.to_string());
-            let report = reports.entry(cell).or_insert_with(named);
-            let truth = self.instance(cell, seed_of(seed, index), report)?;
-            tasks.push(self.task(cell, &truth)?);
-        }
-        Ok(TaskSet { tasks, cells: reports.into_values().collect() })
+        let cells = self.cells_of(count);
+        tried::<Self, _>(seed, cells, |cell, stream, report| self.instance(*cell, stream, report))
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        let reward = self.config.reward;
-        Box::new(OneTurn::new(ID, Truth::of, move |truth: &Truth, answer| {
+        let reward = self.reward;
+        Box::new(OneTurn::new(Self::ID, Self::truth, move |truth: &Truth, answer| {
             let golds = truth.golds();
             Ok(verdict(&judge(&golds, answer), &reward, &golds))
         }))
     }
 
-    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
-        let truth = match Truth::of(task) {
-            Ok(truth) => truth,
-            Err(error) => return error.to_string(),
-        };
+    fn show(&self, _: &Task, truth: Truth, answer: Option<&str>) -> String {
         let golds = truth.golds();
         let mut facts: Vec<_> = truth.facts.iter().collect();
         facts.sort_by_key(|fact| (&fact.entity, &fact.role, fact.from));
@@ -143,7 +115,7 @@ impl Generator for TimedFacts {
         lines.push(truth.question.to_string());
         lines.push(format!("gold: {}", golds.first().copied().unwrap_or(abstention::NO_ANSWER)));
         if let Some(answer) = answer {
-            let verdict = verdict(&abstention::judge(&golds, answer), &self.config.reward, &golds);
+            let verdict = verdict(&abstention::judge(&golds, answer), &self.reward, &golds);
             let earned: Vec<String> =
                 verdict.rewards.iter().map(|(name, reward)| format!("{name} {reward}")).collect();
             let feedback = verdict.feedback.map(|text| format!("; {text}")).unwrap_or_default();
@@ -152,8 +124,8 @@ impl Generator for TimedFacts {
         lines.join("\n")
     }
 
-    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
-        Some(self)
+    fn demonstrate(&self, _: &Task, truth: Truth) -> Option<Vec<Message>> {
+        Some(vec![Message::assistant(truth.demonstration())])
     }
 
     fn hints(&self) -> Option<&dyn Hints> {
@@ -161,14 +133,8 @@ impl Generator for TimedFacts {
     }
 }
 
-impl Demonstrations for TimedFacts {
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        Some(Message::assistant(Truth::of(task).ok()?.demonstration()))
-    }
-}
-
-impl Hints for TimedFacts {
+impl Hints for Config {
     fn reasoning(&self, task: &Task) -> Option<String> {
-        Some(Truth::of(task).ok()?.reasoning())
+        Some(Self::truth(task).ok()?.reasoning())
     }
 }

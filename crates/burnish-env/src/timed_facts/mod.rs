@@ -15,7 +15,7 @@ mod facts;
 mod generate;
 mod play;
 
-use crate::{Kind, settings};
+use crate::Kind;
 
 pub use config::{Config, PromptStyle, Reward, Years};
 pub use facts::{Fact, Question};
@@ -23,15 +23,5 @@ pub use generate::TimedFacts;
 pub use play::Truth;
 pub(crate) use play::{judge, verdict};
 
-/// Id of the environment.
-const ID: &str = "timed_facts";
-
 /// The environment's entry in the catalogue.
-pub const KIND: Kind = Kind {
-    id: ID,
-    title: "timed facts",
-    summary: "Answer who held a role when, from stated facts, or say that no answer is known (single turn).",
-    axes: None,
-    defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build: |config| Ok(Box::new(TimedFacts::new(settings::read(config)?)?)),
-};
+pub const KIND: Kind = TimedFacts::KIND;

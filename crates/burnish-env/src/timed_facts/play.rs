@@ -1,14 +1,11 @@
 //! One episode: a question, a response, a verdict.
 
-use burnish_core::{Message, Task, Verdict};
+use burnish_core::{Message, Verdict};
 use burnish_verify::abstention::{self, Finding, NO_ANSWER};
 use serde::{Deserialize, Serialize};
 
-use super::ID;
 use super::config::{PromptStyle, Reward};
 use super::facts::{Fact, Question};
-use crate::EnvError;
-use crate::tasks::read;
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,14 +18,6 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// Reads the truth of a task.
-    ///
-    /// # Errors
-    /// If the task is not one of this environment.
-    pub fn of(task: &Task) -> Result<Self, EnvError> {
-        read(ID, task)
-    }
-
     /// The gold answers: one, or none if the question can't be answered.
     pub fn golds(&self) -> Vec<&str> {
         self.question.answer(&self.facts).map(|fact| fact.person.as_str()).into_iter().collect()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use burnish_core::{Message, Task, Verdict, settings};
 use burnish_env::timed_facts::TimedFacts;
-use burnish_env::{Demonstrations, EnvError, Environment, Generator, Hints};
+use burnish_env::{Demonstrations, EnvError, Environment, Generator};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ proptest! {
             let best = if is_answerable { 2.5 } else { 1.5 };
             let right = golds.first().map_or("No Answer", String::as_str);
             let shown = generator.demonstrate(task).unwrap().content;
-            let reasoning = generator.reasoning(task).unwrap();
+            let reasoning = generator.hints().unwrap().reasoning(task).unwrap();
             prop_assert!(shown.starts_with(&reasoning) && shown.contains("<answer>"));
             prop_assert!(!reasoning.split_whitespace().any(|word| word == right), "{}", reasoning);
             for answer in [shown, formatted(right)] {
