@@ -1,73 +1,56 @@
 //! The configuration of the environment.
 
-use serde::{Deserialize, Serialize};
-
 use super::instruction::Kind;
-use crate::settings::{check_bounds, config_error};
-use crate::{BoundRow, EnvError};
+use crate::EnvError;
+use crate::family::configuration;
+use crate::settings::config_error;
 
 pub use crate::settings::PromptStyle;
 
-/// The configuration of tasks on accounts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AccountsConfig {
-    /// Number of accounts.
-    pub accounts: usize,
-    /// Number of instructions in a task; tasks are spread evenly over the range.
-    pub steps: Steps,
-    /// Shares of the kinds of instructions, relative to their sum.
-    pub kinds: Kinds,
-    /// The possible amounts.
-    pub amounts: Amounts,
-    /// Simulated duration of each call, in milliseconds.
-    pub latency_ms: u64,
-    /// The style of the prompt.
-    pub prompt: PromptStyle,
-    /// Share of the demonstrations that guess instead of looking, and so end wrong; the task's id decides which.
-    pub demonstration_errors: f64,
+configuration! {
+    /// The configuration of tasks on accounts.
+    pub struct AccountsConfig {
+        accounts: usize = 3, in 2..=NAMES.len(), "accounts";
+        /// Tasks are spread evenly over the range.
+        steps: Steps = Steps { min: 1, max: 2 }, in 1..=8,
+            "fewest instructions of a task" | "most instructions of a task";
+        kinds: Kinds, "shares of the kinds of instructions, relative to their sum";
+        amounts: Amounts, "possible amounts";
+        /// The duration is simulated.
+        latency_ms: u64 = 0, in 0..=3_600_000, "how long a call takes, in milliseconds";
+        prompt: PromptStyle = PromptStyle::Short, "style of the prompt";
+        /// Such a demonstration does not look first. The task's id decides which do.
+        demonstration_errors: f64 = 0.0, in 0.0..=1.0, "share of the demonstrations that guess and end wrong";
+    }
 }
 
 /// A range for the number of instructions, both ends included.
 pub type Steps = crate::settings::Range<usize>;
 
-/// Shares of the kinds of instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Kinds {
-    /// Move 20 from Ann to Bob.
-    pub fixed: f64,
-    /// Move half of Ann's money to Bob.
-    pub half: f64,
-    /// Move all of Ann's money to Bob.
-    pub all: f64,
-    /// Move from Ann to Bob as much as Bob needs to have 50.
-    pub fill: f64,
-    /// Move 20 from the richer of Ann and Bob to Cid.
-    pub richer: f64,
+configuration! {
+    /// Shares of the kinds of instructions.
+    #[derive(Copy)]
+    pub struct Kinds {
+        /// Move 20 from Ann to Bob.
+        fixed: f64 = 1.0, in 0.0..=1.0, "share of: an amount that is stated";
+        /// Move half of Ann's money to Bob.
+        half: f64 = 1.0, in 0.0..=1.0, "share of: half of what one has";
+        /// Move all of Ann's money to Bob.
+        all: f64 = 1.0, in 0.0..=1.0, "share of: all that one has";
+        /// Move from Ann to Bob as much as Bob needs to have 50.
+        fill: f64 = 1.0, in 0.0..=1.0, "share of: what one needs to have so much";
+        /// Move 20 from the richer of Ann and Bob to Cid.
+        richer: f64 = 1.0, in 0.0..=1.0, "share of: from the richer of two";
+    }
 }
 
-/// Amounts are multiples of `unit` up to `max`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Amounts {
-    /// All amounts and balances are multiples of this.
-    pub unit: u64,
-    /// Largest opening balance of an account, and largest amount that an instruction states.
-    pub max: u64,
-}
-
-impl Default for AccountsConfig {
-    fn default() -> Self {
-        AccountsConfig {
-            accounts: 3,
-            steps: Steps { min: 1, max: 2 },
-            kinds: Kinds { fixed: 1.0, half: 1.0, all: 1.0, fill: 1.0, richer: 1.0 },
-            amounts: Amounts { unit: 1, max: 99 },
-            latency_ms: 0,
-            prompt: PromptStyle::Short,
-            demonstration_errors: 0.0,
-        }
+configuration! {
+    /// Amounts are multiples of `unit` up to `max`.
+    #[derive(Copy, Eq)]
+    pub struct Amounts {
+        unit: u64 = 1, in 1..=1_000, "what all amounts are multiples of";
+        /// It is also the largest amount that an instruction states.
+        max: u64 = 99, in UNITS_MIN..=1_000_000, "most that an account has at first";
     }
 }
 
@@ -85,29 +68,12 @@ pub(super) const NAMES: [&str; 12] =
 /// Fewest units in `amounts.max`, so that instructions of every kind can be made.
 const UNITS_MIN: u64 = 4;
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) const BOUNDS: &[BoundRow] = &[
-    ("accounts", 2.0, NAMES.len() as f64, "accounts"),
-    ("steps.min", 1.0, 8.0, "fewest instructions of a task"),
-    ("steps.max", 1.0, 8.0, "most instructions of a task"),
-    ("kinds.fixed", 0.0, 1.0, "share of: an amount that is stated"),
-    ("kinds.half", 0.0, 1.0, "share of: half of what one has"),
-    ("kinds.all", 0.0, 1.0, "share of: all that one has"),
-    ("kinds.fill", 0.0, 1.0, "share of: what one needs to have so much"),
-    ("kinds.richer", 0.0, 1.0, "share of: from the richer of two"),
-    ("amounts.unit", 1.0, 1_000.0, "what all amounts are multiples of"),
-    ("amounts.max", UNITS_MIN as f64, 1_000_000.0, "most that an account has at first"),
-    ("latency_ms", 0.0, 3_600_000.0, "how long a call takes, in milliseconds"),
-    ("demonstration_errors", 0.0, 1.0, "share of the demonstrations that guess and end wrong"),
-];
-
 impl AccountsConfig {
-    /// Checks what the types do not express.
+    /// Checks what bounds do not express.
     ///
     /// # Errors
-    /// Names the first key that is out of its bounds or contradicts another.
-    pub fn check(&self) -> Result<(), EnvError> {
-        check_bounds(self, BOUNDS)?;
+    /// Names the first key that contradicts another.
+    pub(super) fn check(&self) -> Result<(), EnvError> {
         let Steps { min, max } = self.steps;
         if min > max {
             let problem = format!("{min} is above steps.max, which is {max}; nearest: {max}");
@@ -141,12 +107,10 @@ impl AccountsConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::settings::read;
     use serde_json::{Value, json};
 
     fn problem(given: Value) -> String {
-        read::<AccountsConfig>(&given).and_then(|config| config.check()).unwrap_err().to_string()
+        crate::build("accounts", &given).map(drop).unwrap_err().to_string()
     }
 
     #[test]

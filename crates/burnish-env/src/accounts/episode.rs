@@ -20,10 +20,10 @@ pub(super) const DONE: &str = "done";
 /// Most attempts at guessing, for a demonstration that must end wrong.
 const GUESSES_MAX: u64 = 16;
 
-/// The part of a task that the policy is not told.
+/// The part of a task that is hidden from the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Truth {
+pub struct Truth {
     /// The opening balances.
     pub(super) accounts: Ledger,
     /// The instructions of the task.

@@ -1,7 +1,5 @@
 //! Makes tasks: shares by largest remainder, ledgers and instructions by trial.
 
-use std::collections::BTreeMap;
-
 use burnish_core::rng::{self, Address, Purpose, Stream};
 
 use super::config::{AccountsConfig, Amounts, NAMES, PromptStyle};
@@ -166,16 +164,4 @@ fn needed(truth: &Truth) -> Vec<u64> {
         received[transfer.to] += transfer.amount;
     }
     needed
-}
-
-/// The labels by which results are broken down.
-pub(super) fn labels(truth: &Truth) -> BTreeMap<String, String> {
-    let kind = match &truth.instructions[..] {
-        [one] => one.kind().name(),
-        _ => "several",
-    };
-    BTreeMap::from([
-        ("kind".to_owned(), kind.to_owned()),
-        ("steps".to_owned(), truth.instructions.len().to_string()),
-    ])
 }

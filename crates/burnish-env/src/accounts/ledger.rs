@@ -31,7 +31,7 @@ pub(super) struct Transfer {
 /// All accounts, in the order in which they are listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Ledger {
+pub struct Ledger {
     pub(super) accounts: Vec<Account>,
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::rollout::{Overlong, POLICY, RolloutSpec, SeedPlace, Spawn, play, play_with, replay};
 use crate::scripted::Scripted;
+use crate::{Demonstrations, Generator, settings};
 
 const SEED: u64 = 5;
 const SEEDS: SeedPlace = SeedPlace { run: 3, stage: 0, step: 1, task_offset: 0 };
@@ -64,7 +65,7 @@ fn half(generator: &Accounts) -> Task {
         "accounts": [account("Ann", 40), account("Bob", 3)],
         "instructions": [{"kind": "half", "from": 0, "to": 1}],
     });
-    generator.task(&serde_json::from_value(truth).unwrap()).unwrap()
+    generator.family().task(&serde_json::from_value(truth).unwrap()).unwrap()
 }
 
 #[test]
@@ -81,14 +82,15 @@ fn an_episode_reads_like_this() {
             {"kind": "fixed", "from": 1, "to": 0, "amount": 7},
         ],
     });
-    let task = generator.task(&serde_json::from_value(truth).unwrap()).unwrap();
+    let task = generator.family().task(&serde_json::from_value(truth).unwrap()).unwrap();
     let asked = "Move half of Ann's money to Bob.\nMove 5 from the richer of Ann and Bob to Cid.\nMove from Cid to Ann what Ann needs \
         to have 30.\nMove all of Ann's money to Bob.\nMove 7 from Bob to Ann.";
     let signs = "Ann>Bob:half\nAnn|Bob>Cid:5\nCid>Ann:=30\nAnn>Bob:all\nBob>Ann:7";
     assert_eq!(task.prompt, [Message::user(signs)]);
-    let full = Accounts { config: AccountsConfig { prompt: PromptStyle::Full, ..generator.config.clone() } };
+    let full =
+        Accounts::new(AccountsConfig { prompt: PromptStyle::Full, ..generator.family().clone() }).unwrap();
     let (truth, _) = Truth::of(&task).unwrap();
-    let told = full.task(&truth).unwrap();
+    let told = full.family().task(&truth).unwrap();
     assert_eq!(told.prompt[1], Message::user(asked));
     assert_eq!((&told.id, told.prompt[0].role), (&task.id, Role::System));
     let said: Vec<String> = generator.demonstrate_episode(&task).unwrap()[1..]
@@ -314,11 +316,11 @@ proptest! {
             let flags: BTreeSet<bool> = episode.verdict.flags.values().copied().collect();
             prop_assert_eq!(flags, BTreeSet::from([false]));
             prop_assert_eq!(&replay(&plan, &spawns[at], episode).unwrap(), episode);
-            let unit = generator.config.amounts.unit;
+            let unit = generator.family().amounts.unit;
             let (truth, end) = Truth::of(&tasks[at]).unwrap();
             let balances = truth.accounts.accounts.iter().chain(&end.accounts).map(|it| it.balance);
             prop_assert!(balances.into_iter().all(|balance| balance.is_multiple_of(unit)));
-            let most = generator.config.amounts.max;
+            let most = generator.family().amounts.max;
             prop_assert!(truth.accounts.accounts.iter().all(|it| it.balance <= most));
         }
     }
