@@ -4,39 +4,28 @@ use serde::{Deserialize, Serialize};
 
 use super::menu::{EXTRAS, ITEMS, SIZES};
 use super::talk::PHRASINGS;
-use crate::settings::{check_bounds, config_error};
-use crate::{BoundRow, EnvError};
+use crate::family::configuration;
 
 pub use crate::settings::PromptStyle;
 
-/// The configuration of orders.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OrdersConfig {
-    /// Number of dishes on the menu.
-    pub items: usize,
-    /// Number of sizes.
-    pub sizes: usize,
-    /// Number of extras on the menu.
-    pub extras: usize,
-    /// Most extras in one wish.
-    pub extras_max: usize,
-    /// Share of the tasks in which the user names the dish at the start.
-    pub told: f64,
-    /// Number of ways in which a question is phrased, in demonstrations and to a user in training.
-    pub phrasings: usize,
-    /// Number of questions after which the user leaves.
-    pub questions_max: usize,
-    /// The side that the policy plays.
-    pub role: OrderRole,
-    /// Who plays the user if the policy takes the order.
-    pub user: User,
-    /// For a user in training: share of the questions that it can't answer.
-    pub odd: f64,
-    /// The style of the prompt.
-    pub prompt: PromptStyle,
-    /// Share of the demonstrations that leave a question out, guess, and so end wrong; the task's id decides which.
-    pub demonstration_errors: f64,
+configuration! {
+    /// The configuration of orders.
+    pub struct OrdersConfig {
+        items: usize = 6, in 2..=ITEMS.len(), "dishes on the menu";
+        sizes: usize = 3, in 2..=SIZES.len(), "sizes";
+        extras: usize = 6, in 1..=EXTRAS.len(), "extras on the menu";
+        extras_max: usize = 2, in 0..=4, "most extras of one wish";
+        told: f64 = 0.5, in 0.0..=1.0, "share of the tasks in which the user names the dish at once";
+        /// In demonstrations, and to a user in training.
+        phrasings: usize = 3, in 1..=PHRASINGS, "in how many ways a question is put";
+        questions_max: usize = 6, in 3..=40, "questions after which the user leaves";
+        role: OrderRole = OrderRole::Clerk, "side that the policy plays";
+        user: User = User::Policy, "player of the user if the policy takes the order";
+        odd: f64 = 0.1, in 0.0..=1.0, "share of a trained user's questions that it can't answer";
+        prompt: PromptStyle = PromptStyle::Short, "style of the prompt";
+        /// Such a demonstration leaves a question out. The task's id decides which do.
+        demonstration_errors: f64 = 0.0, in 0.0..=1.0, "share of the demonstrations that guess and end wrong";
+    }
 }
 
 /// The side that the policy plays.
@@ -59,62 +48,12 @@ pub enum User {
     Script,
 }
 
-impl Default for OrdersConfig {
-    fn default() -> Self {
-        OrdersConfig {
-            items: 6,
-            sizes: 3,
-            extras: 6,
-            extras_max: 2,
-            told: 0.5,
-            phrasings: 3,
-            questions_max: 6,
-            role: OrderRole::Clerk,
-            user: User::Policy,
-            odd: 0.1,
-            prompt: PromptStyle::Short,
-            demonstration_errors: 0.0,
-        }
-    }
-}
-
-/// The bounds of the numeric keys that may be changed.
-pub(super) const BOUNDS: &[BoundRow] = &[
-    ("items", 2.0, ITEMS.len() as f64, "dishes on the menu"),
-    ("sizes", 2.0, SIZES.len() as f64, "sizes"),
-    ("extras", 1.0, EXTRAS.len() as f64, "extras on the menu"),
-    ("extras_max", 0.0, 4.0, "most extras of one wish"),
-    ("told", 0.0, 1.0, "share of the tasks in which the user names the dish at once"),
-    ("phrasings", 1.0, PHRASINGS as f64, "in how many ways a question is put"),
-    ("questions_max", 3.0, 40.0, "questions after which the user leaves"),
-    ("odd", 0.0, 1.0, "share of a trained user's questions that it can't answer"),
-    ("demonstration_errors", 0.0, 1.0, "share of the demonstrations that guess and end wrong"),
-];
-
-impl OrdersConfig {
-    /// Checks what the types do not express.
-    ///
-    /// # Errors
-    /// Names the first key that is out of its bounds or contradicts another.
-    pub fn check(&self) -> Result<(), EnvError> {
-        check_bounds(self, BOUNDS)?;
-        let OrdersConfig { extras, extras_max, .. } = self;
-        if extras_max > extras {
-            let problem = format!("{extras_max} is above extras, which is {extras}; nearest: {extras}");
-            return Err(config_error("extras_max", &problem));
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::settings::read;
     use serde_json::{Value, json};
 
     fn problem(given: Value) -> String {
-        read::<OrdersConfig>(&given).and_then(|config| config.check()).unwrap_err().to_string()
+        crate::build("orders", &given).map(drop).unwrap_err().to_string()
     }
 
     #[test]

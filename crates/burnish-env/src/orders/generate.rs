@@ -1,7 +1,5 @@
 //! Makes tasks, and conversations to imitate.
 
-use std::collections::BTreeMap;
-
 use burnish_core::rng::{self, Address, Purpose, Stream};
 use burnish_core::{Message, Task};
 
@@ -83,11 +81,10 @@ pub(super) fn taking(config: &OrdersConfig, task: &Task, wish: &Wish, is_told: b
     messages
 }
 
-/// The labels by which results are broken down.
-pub(super) fn labels(truth: &Truth) -> BTreeMap<String, String> {
-    let (name, value) = match truth {
+/// Name and value of a task's label.
+pub(super) fn label(truth: &Truth) -> (&'static str, String) {
+    match truth {
         Truth::Clerk { is_told, .. } => ("opening", if *is_told { "told" } else { "open" }.to_owned()),
         Truth::User { questions, .. } => ("questions", questions.len().to_string()),
-    };
-    BTreeMap::from([(name.to_owned(), value)])
+    }
 }

@@ -19,9 +19,10 @@ mod tests;
 use burnish_core::{Message, Task};
 use serde::{Deserialize, Serialize};
 
-use crate::digest::digest;
-use crate::tasks::{self, foreign, task};
-use crate::{Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
+use crate::family::{Drawn, Family, FamilyGenerator};
+use crate::settings::at_most;
+use crate::tasks::{self, foreign};
+use crate::{EnvError, Environment, TaskSet};
 use menu::Wish;
 use play::{Clerk, Guest, clerk_reads};
 use talk::{reply, user_reads};
@@ -30,20 +31,16 @@ pub use config::{OrderRole, OrdersConfig, PromptStyle, User};
 
 const ID: &str = "orders";
 
+/// The generator of orders.
+pub type Orders = FamilyGenerator<OrdersConfig>;
+
 /// The environment's entry in the catalogue.
-pub const KIND: crate::Kind = crate::Kind {
-    id: ID,
-    title: "taking orders",
-    summary: "Take an order from a user, who says only what they are asked for (simulated user, multi-turn).",
-    axes: None,
-    defaults: || settings::to_value(&OrdersConfig::default()).unwrap_or_default(),
-    build: |config| Ok(Box::new(Orders::new(settings::read(config)?)?)),
-};
+pub const KIND: crate::Kind = Orders::KIND;
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case", deny_unknown_fields)]
-enum Truth {
+pub enum Truth {
     /// The policy takes the order.
     Clerk {
         /// What the user wants, written as an order.
@@ -85,85 +82,57 @@ fn read(task: &Task, wish: &str) -> Result<Wish, EnvError> {
     Wish::parse(wish).ok_or_else(|| foreign(ID, task, format!("`{wish}` is no order")))
 }
 
-/// The generator of orders.
-#[derive(Debug, Clone)]
-pub struct Orders {
-    config: OrdersConfig,
-}
-
-impl Orders {
-    /// A generator of tasks with this configuration.
-    ///
-    /// # Errors
-    /// If a key is out of bounds or contradicts another.
-    pub fn new(config: OrdersConfig) -> Result<Self, EnvError> {
-        config.check()?;
-        Ok(Orders { config })
-    }
-
+impl OrdersConfig {
     fn task(&self, truth: &Truth) -> Result<Task, EnvError> {
-        let content = settings::to_value(truth)?;
-        let name = digest(content.to_string().as_bytes());
-        let mut task = task(ID, name, Vec::new(), content, generate::labels(truth));
-        task.prompt = match truth.clone() {
-            Truth::Clerk { wish, is_told } => clerk_reads(&self.config, &read(&task, &wish)?, is_told),
-            Truth::User { wish, questions } => user_reads(
-                &self.config,
-                &read(&task, &wish)?,
-                &[],
-                questions.first().map_or("", String::as_str),
-            ),
+        let (name, value) = generate::label(truth);
+        let mut task = Drawn::of(Vec::new(), truth).label(name, value).task(ID)?;
+        task.prompt = match truth {
+            Truth::Clerk { wish, is_told } => clerk_reads(self, &read(&task, wish)?, *is_told),
+            Truth::User { wish, questions } => {
+                user_reads(self, &read(&task, wish)?, &[], questions.first().map_or("", String::as_str))
+            }
         };
         Ok(task)
     }
-
-    /// The whole conversation that is demonstrated, from the policy's first answer on.
-    fn demonstrated(&self, task: &Task) -> Result<Vec<Message>, EnvError> {
-        let truth = Truth::of(task)?;
-        if self.config.role == OrderRole::User {
-            let (wish, questions) = truth.guest(task)?;
-            let said = questions
-                .iter()
-                .flat_map(|question| [Message::user(question), Message::assistant(reply(&wish, question))]);
-            return Ok(said.skip(1).collect());
-        }
-        let (wish, is_told) = truth.clerk(task)?;
-        Ok(generate::taking(&self.config, task, &wish, is_told))
-    }
 }
 
-impl Generator for Orders {
-    crate::configured!(ID, config::BOUNDS);
+impl Family for OrdersConfig {
+    const ID: &str = ID;
+    const TITLE: &str = "taking orders";
+    const SUMMARY: &str =
+        "Take an order from a user, who says only what they are asked for (simulated user, multi-turn).";
+    const COMPONENTS: &[&str] = &["success"];
+    type Config = Self;
+    type Truth = Truth;
 
-    fn components(&self) -> Option<Vec<String>> {
-        Some(vec!["success".to_owned()])
+    fn new(config: Self) -> Result<Self, EnvError> {
+        at_most("extras_max", config.extras_max, config.extras, "extras")?;
+        Ok(config)
     }
 
     /// In a small space the same task may occur twice.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let (truths, cells) = generate::truths(&self.config, seed, count);
+        let (truths, cells) = generate::truths(self, seed, count);
         let tasks = truths.iter().map(|truth| self.task(truth)).collect::<Result<_, EnvError>>()?;
         Ok(TaskSet { tasks, cells })
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        match self.config.role {
-            OrderRole::Clerk => Box::new(Clerk::new(self.config.clone())),
-            OrderRole::User => Box::new(Guest::new(self.config.clone())),
+        match self.role {
+            OrderRole::Clerk => Box::new(Clerk::new(self.clone())),
+            OrderRole::User => Box::new(Guest::new(self.clone())),
         }
     }
 
     /// Shows the wish, and the user's reply to each line of the answer.
-    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
-        let wish = Truth::of(task).and_then(|truth| match truth {
-            Truth::Clerk { wish, .. } | Truth::User { wish, .. } => read(task, &wish),
-        });
-        let wish = match wish {
+    fn show(&self, task: &Task, truth: Truth, answer: Option<&str>) -> String {
+        let (Truth::Clerk { wish, .. } | Truth::User { wish, .. }) = truth;
+        let wish = match read(task, &wish) {
             Ok(wish) => wish,
             Err(error) => return error.to_string(),
         };
         let mut lines = vec![format!("the user wants: {}", wish.text())];
-        let is_clerk = self.config.role == OrderRole::Clerk;
+        let is_clerk = self.role == OrderRole::Clerk;
         lines.extend(answer.filter(|_| is_clerk).unwrap_or_default().lines().map(|line| {
             match line.to_lowercase().split_once(play::ORDER) {
                 Some((_, order)) if Wish::parse(order).as_ref() == Some(&wish) => format!("{line} > right"),
@@ -174,19 +143,16 @@ impl Generator for Orders {
         lines.join("\n")
     }
 
-    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
-        Some(self)
-    }
-}
-
-impl Demonstrations for Orders {
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        self.demonstrated(task).ok()?.into_iter().next()
-    }
-
     /// For the side that takes orders, wrong for the share `demonstration_errors` of the tasks.
-    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
-        let played = self.demonstrated(task).ok()?;
-        Some(task.prompt.iter().cloned().chain(played).collect())
+    fn demonstrate(&self, task: &Task, truth: Truth) -> Option<Vec<Message>> {
+        if self.role == OrderRole::User {
+            let (wish, questions) = truth.guest(task).ok()?;
+            let turns = questions
+                .iter()
+                .flat_map(|question| [Message::user(question), Message::assistant(reply(&wish, question))]);
+            return Some(turns.skip(1).collect());
+        }
+        let (wish, is_told) = truth.clerk(task).ok()?;
+        Some(generate::taking(self, task, &wish, is_told))
     }
 }

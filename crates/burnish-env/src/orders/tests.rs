@@ -9,10 +9,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::Step;
 use crate::rollout::{
     Overlong, POLICY, RolloutError, RolloutSpec, SeedPlace, Spawn, play, play_with, replay,
 };
+use crate::{Demonstrations, Generator, Step, settings};
 
 const SEED: u64 = 5;
 const SEEDS: SeedPlace = SeedPlace { run: 3, stage: 0, step: 1, task_offset: 0 };
@@ -71,7 +71,7 @@ fn demonstrations(generator: &Orders, tasks: &[Task]) -> Vec<Vec<Message>> {
 }
 
 fn clerk(generator: &Orders, wish: &str, is_told: bool) -> Task {
-    generator.task(&Truth::Clerk { wish: wish.to_owned(), is_told }).unwrap()
+    generator.family().task(&Truth::Clerk { wish: wish.to_owned(), is_told }).unwrap()
 }
 
 #[test]
@@ -132,7 +132,8 @@ fn a_user_that_is_trained_reads_what_it_will_read_when_it_is_asked() {
     let users = generator(json!({"phrasings": 1, "role": "user"}));
     let wish = "small pie with nuts";
     let questions = ["what would you like?", "what size?", "any extras?"].map(str::to_owned);
-    let task = users.task(&Truth::User { wish: wish.to_owned(), questions: questions.into() }).unwrap();
+    let task =
+        users.family().task(&Truth::User { wish: wish.to_owned(), questions: questions.into() }).unwrap();
     let trained = users.demonstrate_episode(&task).unwrap();
     // The same order, taken by a clerk: the last messages to the user, and its reply.
     let order = clerk(&clerks, wish, false);
