@@ -3,67 +3,54 @@
 use serde::{Deserialize, Serialize};
 
 use super::goal::TaskType;
-use crate::settings::{check_bounds, config_error};
-use crate::{BoundRow, EnvError};
+use crate::EnvError;
+use crate::family::configuration;
+use crate::settings::config_error;
 
 pub use crate::settings::PromptStyle;
 
-/// The configuration of household tasks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HouseholdConfig {
-    /// Number of rooms.
-    pub rooms: usize,
-    /// Number of open places (table, shelf ...), besides a sink, a stove, a fridge and a lamp, of which there is always
-    /// one.
-    pub surfaces: usize,
-    /// Number of closed places (drawer, box ...) besides the fridge.
-    pub containers: usize,
-    /// Number of objects.
-    pub objects: usize,
-    /// Probability that an object starts in a closed place.
-    pub hidden: f64,
-    /// Whether everything is told from the start, in sight or not.
-    pub observable: bool,
-    /// Shares of the types of task.
-    pub types: Types,
-    /// Longest shortest plan, in actions. Tasks that need more are not made.
-    pub plan_max: usize,
-    /// Number of actions after which an episode ends; at least `plan_max`.
-    pub steps_max: usize,
-    /// Whether there is a reward component `progress`: the share of the sub-goals that were met.
-    pub progress: bool,
-    /// What the reward component `invalid` counts.
-    pub invalid: InvalidReward,
-    /// The style of the prompt.
-    pub prompt: PromptStyle,
-    /// Who demonstrates.
-    pub demonstrations: Demonstrator,
-    /// What a skill reveals.
-    pub skill_detail: SkillDetail,
-    /// Share of the skills that give the order of a wrong type; the task's id decides which.
-    pub skill_errors: f64,
-    /// Share of the tasks whose prompt shows the skill on a line of its own, to teach a policy to read skills; the
-    /// task's id decides which.
-    pub skill_shown: f64,
+configuration! {
+    /// The configuration of household tasks.
+    pub struct HouseholdConfig {
+        rooms: usize = 1, in 1..=ROOMS.len(), "rooms";
+        /// Like a table or a shelf. The appliances are a sink, a stove, a fridge and a lamp, and each is there once.
+        surfaces: usize = 2, in 1..=SURFACES.len(), "open places beside the appliances";
+        /// Like a drawer or a box.
+        containers: usize = 2, in 0..=CONTAINERS.len(), "closed places beside the fridge";
+        objects: usize = 3, in 1..=OBJECTS.len(), "objects";
+        hidden: f64 = 0.5, in 0.0..=1.0, "chance that an object lies in a closed place at first";
+        observable: bool = false, "the prompt describes everything, in sight or not";
+        types: Types, "shares of the types of task";
+        /// Tasks that need more are not made.
+        plan_max: usize = 9, in 2..=40, "longest shortest plan, in actions";
+        /// At least `plan_max`.
+        steps_max: usize = 12, in 2..=100, "actions after which an episode is over";
+        /// Its value is the share of the sub-goals that were met.
+        progress: bool = false, "there is a reward component `progress`";
+        invalid: InvalidReward = InvalidReward::Off, "count of the reward component `invalid`";
+        prompt: PromptStyle = PromptStyle::Short, "style of the prompt";
+        demonstrations: Demonstrator = Demonstrator::Informed, "agent that demonstrates";
+        skill_detail: SkillDetail = SkillDetail::Order, "content of a skill";
+        /// The task's id decides which.
+        skill_errors: f64 = 0.0, in 0.0..=1.0, "share of the skills that name the order of a wrong type";
+        /// It stands on a line of its own and teaches a policy to read skills. The task's id decides which.
+        skill_shown: f64 = 0.0, in 0.0..=1.0, "share of the tasks whose prompt has the skill";
+    }
 }
 
-/// Shares of the types of task, relative to their sum.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Types {
-    /// Put an object in a place.
-    pub pick: f64,
-    /// Clean it at the sink first.
-    pub clean: f64,
-    /// Heat it at the stove first.
-    pub heat: f64,
-    /// Cool it at the fridge first.
-    pub cool: f64,
-    /// Examine it under the lamp.
-    pub examine: f64,
-    /// Put two objects in the same place.
-    pub two: f64,
+configuration! {
+    /// Shares of the types of task, relative to their sum.
+    pub struct Types {
+        pick: f64 = 1.0, in 0.0..=1.0, "share of: put an object on a place";
+        /// At the sink.
+        clean: f64 = 1.0, in 0.0..=1.0, "share of: clean it first";
+        /// At the stove.
+        heat: f64 = 1.0, in 0.0..=1.0, "share of: heat it first";
+        /// At the fridge.
+        cool: f64 = 1.0, in 0.0..=1.0, "share of: cool it first";
+        examine: f64 = 1.0, in 0.0..=1.0, "share of: examine it under the lamp";
+        two: f64 = 1.0, in 0.0..=1.0, "share of: put two objects on one place";
+    }
 }
 
 /// What the reward component `invalid` counts: impossible actions. Give it a negative weight (`reward.weights.invalid =
@@ -100,29 +87,6 @@ pub enum SkillDetail {
     Location,
 }
 
-impl Default for HouseholdConfig {
-    fn default() -> Self {
-        HouseholdConfig {
-            rooms: 1,
-            surfaces: 2,
-            containers: 2,
-            objects: 3,
-            hidden: 0.5,
-            observable: false,
-            types: Types { pick: 1.0, clean: 1.0, heat: 1.0, cool: 1.0, examine: 1.0, two: 1.0 },
-            plan_max: 9,
-            steps_max: 12,
-            progress: false,
-            invalid: InvalidReward::Off,
-            prompt: PromptStyle::Short,
-            demonstrations: Demonstrator::Informed,
-            skill_detail: SkillDetail::Order,
-            skill_errors: 0.0,
-            skill_shown: 0.0,
-        }
-    }
-}
-
 impl Types {
     /// In the order of [`TaskType::ALL`].
     pub(super) fn shares(&self) -> [f64; 6] {
@@ -137,32 +101,12 @@ pub(super) const CONTAINERS: [&str; 5] = ["drawer", "cabinet", "box", "chest", "
 pub(super) const OBJECTS: [&str; 10] =
     ["apple", "cup", "egg", "bread", "pan", "plate", "spoon", "mug", "fork", "bowl"];
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) const BOUNDS: &[BoundRow] = &[
-    ("rooms", 1.0, ROOMS.len() as f64, "rooms"),
-    ("surfaces", 1.0, SURFACES.len() as f64, "open places beside the appliances"),
-    ("containers", 0.0, CONTAINERS.len() as f64, "closed places beside the fridge"),
-    ("objects", 1.0, OBJECTS.len() as f64, "objects"),
-    ("hidden", 0.0, 1.0, "chance that an object lies in a closed place at first"),
-    ("types.pick", 0.0, 1.0, "share of: put an object on a place"),
-    ("types.clean", 0.0, 1.0, "share of: clean it first"),
-    ("types.heat", 0.0, 1.0, "share of: heat it first"),
-    ("types.cool", 0.0, 1.0, "share of: cool it first"),
-    ("types.examine", 0.0, 1.0, "share of: examine it under the lamp"),
-    ("types.two", 0.0, 1.0, "share of: put two objects on one place"),
-    ("plan_max", 2.0, 40.0, "longest shortest plan, in actions"),
-    ("steps_max", 2.0, 100.0, "actions after which an episode is over"),
-    ("skill_errors", 0.0, 1.0, "share of the skills that name the order of a wrong type"),
-    ("skill_shown", 0.0, 1.0, "share of the tasks whose prompt has the skill"),
-];
-
 impl HouseholdConfig {
-    /// Checks what the types do not express.
+    /// Checks what bounds do not express.
     ///
     /// # Errors
-    /// Names the first key that is out of its bounds or contradicts another.
-    pub fn check(&self) -> Result<(), EnvError> {
-        check_bounds(self, BOUNDS)?;
+    /// Names the first key that contradicts another.
+    pub(super) fn check(&self) -> Result<(), EnvError> {
         if self.types.shares().iter().all(|share| *share == 0.0) {
             return Err(config_error(
                 "types",
@@ -191,12 +135,10 @@ impl HouseholdConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::settings::read;
     use serde_json::{Value, json};
 
     fn problem(given: Value) -> String {
-        read::<HouseholdConfig>(&given).and_then(|config| config.check()).unwrap_err().to_string()
+        crate::build("household", &given).map(drop).unwrap_err().to_string()
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Makes tasks: shares by largest remainder, houses by trial, plans by search.
 
 use burnish_core::rng::{Address, Purpose, Stream};
-use std::collections::BTreeMap;
 
 use super::config::{CONTAINERS, HouseholdConfig, OBJECTS, ROOMS, SURFACES};
 use super::goal::{Goal, TaskType};
@@ -149,14 +148,8 @@ fn house(config: &HouseholdConfig, stream: &mut Stream) -> House {
     }
 }
 
-/// The labels by which results are broken down.
-pub(crate) fn labels(instance: &Instance) -> BTreeMap<String, String> {
-    let Truth { house, start, goal } = &instance.truth;
+/// Is an object that the task is about in a closed place at first?
+pub(crate) fn is_hidden(Truth { house, start, goal }: &Truth) -> bool {
     let hidden = |it: &usize| start.things[*it].place.is_some_and(|at| house.places[at].kind.has_door());
-    let is_hidden = goal.objects.iter().any(hidden);
-    BTreeMap::from([
-        ("type".to_owned(), goal.kind.name().to_owned()),
-        ("steps".to_owned(), instance.steps.to_string()),
-        ("hidden".to_owned(), if is_hidden { "yes" } else { "no" }.to_owned()),
-    ])
+    goal.objects.iter().any(hidden)
 }

@@ -29,8 +29,9 @@ mod world;
 use burnish_core::{Message, Task, TaskId};
 
 use crate::digest::digest;
+use crate::family::{Drawn, Family, FamilyGenerator};
 use crate::many_turns::ManyTurns;
-use crate::{Demonstrations, EnvError, Environment, Generator, Kind, Skills, TaskSet, settings};
+use crate::{EnvError, Environment, Kind, Skills, TaskSet, settings};
 use play::Truth;
 use world::Action;
 
@@ -38,55 +39,37 @@ pub use config::{Demonstrator, HouseholdConfig, InvalidReward, PromptStyle, Skil
 
 const ID: &str = "household";
 
-/// The environment's entry in the catalogue.
-pub const KIND: Kind = Kind {
-    id: ID,
-    title: "household tasks",
-    summary: "Find, clean, heat, cool and place objects in a house, in text (multi-turn).",
-    axes: None,
-    defaults: || settings::to_value(&HouseholdConfig::default()).unwrap_or_default(),
-    build: |config| Ok(Box::new(Household::new(settings::read(config)?)?)),
-};
-
 /// The generator of household tasks.
-#[derive(Debug, Clone)]
-pub struct Household {
-    config: HouseholdConfig,
-}
+pub type Household = FamilyGenerator<HouseholdConfig>;
 
-impl Household {
-    /// A generator of tasks with this configuration.
-    ///
-    /// # Errors
-    /// If a key is out of bounds or contradicts another.
-    pub fn new(config: HouseholdConfig) -> Result<Self, EnvError> {
-        config.check()?;
-        Ok(Household { config })
-    }
+/// The environment's entry in the catalogue.
+pub const KIND: Kind = Household::KIND;
 
-    fn task(&self, instance: &generate::Instance) -> Result<Task, EnvError> {
-        let truth = &instance.truth;
-        let HouseholdConfig { observable, prompt, .. } = self.config;
-        let content = settings::to_value(truth)?;
-        let mut id = name(truth)?;
-        let mut labels = generate::labels(instance);
-        if self.config.skill_errors > 0.0 {
-            let skill = if skill::is_wrong(&self.config, &id) { "wrong" } else { "right" };
-            labels.insert("skill".to_owned(), skill.to_owned());
+impl HouseholdConfig {
+    fn task(&self, generate::Instance { truth, steps }: &generate::Instance) -> Result<Task, EnvError> {
+        let id = name(truth)?;
+        let text = text::prompt(&truth.house, &truth.start, &truth.goal, self.observable, self.prompt);
+        let mut task = match skill::is_shown(self, &id) {
+            true => {
+                let text = format!("{text}\n{}", skill::skill(self, &id, truth));
+                Drawn::new(&text, truth).identified_by(format!("{id}\n{text}"))
+            }
+            false => Drawn::new(text, truth),
+        };
+        if self.skill_errors > 0.0 {
+            task = task.label("skill", if skill::is_wrong(self, &id) { "wrong" } else { "right" });
         }
-        let mut text = text::prompt(&truth.house, &truth.start, &truth.goal, observable, prompt);
-        if skill::is_shown(&self.config, &id) {
-            text = format!("{text}\n{}", skill::skill(&self.config, &id, truth));
-            id = TaskId(format!("{ID}/{}", digest(format!("{id}\n{text}").as_bytes())));
-        }
-        Ok(Task { id, environment: ID.to_owned(), prompt: vec![Message::user(text)], truth: content, labels })
+        task.label("type", truth.goal.kind.name())
+            .label("steps", steps)
+            .label("hidden", if generate::is_hidden(truth) { "yes" } else { "no" })
+            .task(ID)
     }
 
     /// The actions that are demonstrated.
     fn actions(&self, truth: &Truth) -> Option<Vec<Action>> {
         let Truth { house, start, goal } = truth;
-        let HouseholdConfig { observable, steps_max, .. } = self.config;
-        match self.config.demonstrations {
+        let HouseholdConfig { observable, steps_max, .. } = *self;
+        match self.demonstrations {
             Demonstrator::Informed => solve::plan(house, start, goal).filter(|plan| plan.len() <= steps_max),
             Demonstrator::Explorer => explore::explore(house, start, goal, observable, steps_max),
         }
@@ -99,35 +82,41 @@ fn name(truth: &Truth) -> Result<TaskId, EnvError> {
     Ok(TaskId(format!("{ID}/{}", digest(content.to_string().as_bytes()))))
 }
 
-impl Generator for Household {
-    crate::configured!(ID, config::BOUNDS);
+impl Family for HouseholdConfig {
+    const ID: &str = ID;
+    const TITLE: &str = "household tasks";
+    const SUMMARY: &str = "Find, clean, heat, cool and place objects in a house, in text (multi-turn).";
+    type Config = Self;
+    type Truth = Truth;
 
-    fn components(&self) -> Option<Vec<String>> {
-        let given = [
-            ("success", true),
-            ("progress", self.config.progress),
-            ("invalid", self.config.invalid != InvalidReward::Off),
-        ];
-        Some(given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name.to_owned()).collect())
+    fn new(config: Self) -> Result<Self, EnvError> {
+        config.check()?;
+        Ok(config)
+    }
+
+    fn components(&self) -> Vec<String> {
+        let given =
+            [("success", true), ("progress", self.progress), ("invalid", self.invalid != InvalidReward::Off)];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name.to_owned()).collect()
     }
 
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let (instances, cells) = generate::instances(&self.config, seed, count)?;
+        let (instances, cells) = generate::instances(self, seed, count)?;
         let tasks = instances.iter().map(|instance| self.task(instance)).collect::<Result<_, EnvError>>()?;
         Ok(TaskSet { tasks, cells })
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(ManyTurns::<play::Episode>::new(self.config.clone()))
+        Box::new(ManyTurns::<play::Episode>::new(self.clone()))
+    }
+
+    fn truth(task: &Task) -> Result<Truth, EnvError> {
+        Truth::of(task)
     }
 
     /// Shows the house and everything in it, and a shortest plan. An answer is one action, or several on separate
     /// lines: shows what is seen after each.
-    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
-        let truth = match Truth::of(task) {
-            Ok(truth) => truth,
-            Err(error) => return error.to_string(),
-        };
+    fn show(&self, _: &Task, truth: Truth, answer: Option<&str>) -> String {
         let Truth { house, start, goal } = &truth;
         let mut lines = vec![text::prompt(house, start, goal, true, PromptStyle::Short)];
         if let Some(plan) = solve::plan(house, start, goal) {
@@ -140,7 +129,7 @@ impl Generator for Household {
             let seen = match next {
                 Some(next) => {
                     world = next;
-                    text::observation(house, &world, self.config.observable)
+                    text::observation(house, &world, self.observable)
                 }
                 None => text::NOTHING.to_owned(),
             };
@@ -152,8 +141,9 @@ impl Generator for Household {
         lines.join("\n")
     }
 
-    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
-        Some(self)
+    fn demonstrate(&self, _: &Task, truth: Truth) -> Option<Vec<Message>> {
+        let actions = self.actions(&truth)?;
+        Some(play::episode(self, truth, &actions))
     }
 
     fn skills(&self) -> Option<&dyn Skills> {
@@ -161,23 +151,9 @@ impl Generator for Household {
     }
 }
 
-impl Demonstrations for Household {
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        let truth = Truth::of(task).ok()?;
-        let first = *self.actions(&truth)?.first()?;
-        Some(Message::assistant(truth.house.word(first)))
-    }
-
-    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
-        let truth = Truth::of(task).ok()?;
-        let actions = self.actions(&truth)?;
-        Some(play::episode(&self.config, task, truth, &actions))
-    }
-}
-
-impl Skills for Household {
+impl Skills for HouseholdConfig {
     fn skill(&self, task: &Task) -> Option<String> {
         let truth = Truth::of(task).ok()?;
-        Some(skill::skill(&self.config, &name(&truth).ok()?, &truth))
+        Some(skill::skill(self, &name(&truth).ok()?, &truth))
     }
 }

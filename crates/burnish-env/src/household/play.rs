@@ -13,10 +13,10 @@ use crate::EnvError;
 use crate::many_turns::{Turns, said};
 use crate::tasks::{foreign, read};
 
-/// The part of a task that the policy is not told.
+/// The part of a task that is hidden from the policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Truth {
+pub struct Truth {
     pub(crate) house: House,
     pub(crate) start: World,
     pub(crate) goal: Goal,
@@ -146,14 +146,9 @@ impl Turns for Episode {
     }
 }
 
-/// The messages of an episode with these `actions`; the last message is an answer.
-pub(crate) fn episode(
-    config: &HouseholdConfig,
-    task: &Task,
-    truth: Truth,
-    actions: &[Action],
-) -> Vec<Message> {
-    let mut messages = task.prompt.clone();
+/// The messages of an episode with these `actions` behind the prompt; the last message is an answer.
+pub(crate) fn episode(config: &HouseholdConfig, truth: Truth, actions: &[Action]) -> Vec<Message> {
+    let mut messages = Vec::new();
     let mut episode = Episode::new(truth);
     for (turn, action) in actions.iter().enumerate() {
         let text = episode.truth.house.word(*action);

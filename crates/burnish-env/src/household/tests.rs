@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 use super::play::Truth;
 use super::world::{Action, World};
 use super::*;
-use crate::Step;
+use crate::{Demonstrations, Generator, Step};
 
 const SEED: u64 = 5;
 
 fn environment(generator: &Household) -> ManyTurns<play::Episode> {
-    ManyTurns::new(generator.config.clone())
+    ManyTurns::new(generator.family().clone())
 }
 
 fn world(environment: &ManyTurns<play::Episode>) -> Option<&World> {

@@ -31,7 +31,7 @@ fn kitchen(generator: &Household) -> Task {
         "goal": {"type": "clean", "objects": [0], "place": 2},
     });
     let truth: Truth = serde_json::from_value(truth).unwrap();
-    generator.task(&generate::Instance { truth, steps: 7 }).unwrap()
+    generator.family().task(&generate::Instance { truth, steps: 7 }).unwrap()
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn an_episode_reads_like_this() {
         ["go drawer", "open drawer", "take bread", "go sink", "clean bread", "go table", "put bread table"]
     );
     let skill = "find bread, take it, clean it at sink, put it on table";
-    assert_eq!(generator.skill(&task).unwrap(), skill);
+    assert_eq!(generator.family().skill(&task).unwrap(), skill);
 }
 
 #[test]

@@ -9,14 +9,14 @@ fn every_task_is_solvable_within_its_limit_and_its_demonstrated_episode_earns_su
         let mut environment = generator.environment();
         for task in tasks(&generator, 60) {
             let steps: usize = task.labels["steps"].parse().unwrap();
-            assert!((2..=generator.config.plan_max).contains(&steps), "{steps}");
+            assert!((2..=generator.family().plan_max).contains(&steps), "{steps}");
             let episode = generator.demonstrate_episode(&task).unwrap();
             let opening = environment.reset(&task, 0).unwrap();
             assert_eq!(episode[..1], opening[..]);
             assert_eq!(episode[1], generator.demonstrate(&task).unwrap());
             let answers = episode.iter().filter(|message| message.role == Role::Assistant).count();
             assert_eq!(episode.len(), 2 * answers);
-            let is_informed = generator.config.demonstrations == Demonstrator::Informed;
+            let is_informed = generator.family().demonstrations == Demonstrator::Informed;
             assert!(if is_informed { answers == steps } else { answers >= steps }, "{answers} {steps}");
             for (turn, pair) in episode[1..].chunks(2).enumerate() {
                 let step = environment.step(&pair[0]).unwrap();

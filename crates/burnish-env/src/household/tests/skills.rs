@@ -25,7 +25,7 @@ fn a_skill_names_the_order_of_the_type_and_where_the_object_is_if_asked_to() {
     let plain = generator(json!({}));
     let located = generator(json!({"skill_detail": "location"}));
     for task in tasks(&plain, 120) {
-        let skill = plain.skill(&task).unwrap();
+        let skill = plain.family().skill(&task).unwrap();
         assert_eq!(type_of(&skill), task.labels["type"], "{skill}");
         assert!(!task.prompt[0].content.contains(&skill) && !task.labels.contains_key("skill"));
         let Truth { house, start, goal } = Truth::of(&task).unwrap();
@@ -34,7 +34,7 @@ fn a_skill_names_the_order_of_the_type_and_where_the_object_is_if_asked_to() {
             format!("; {} is {}", house.objects[it], goal::at(&house, at))
         });
         let wanted: String = std::iter::once(skill).chain(places).collect();
-        assert_eq!(located.skill(&task).unwrap(), wanted);
+        assert_eq!(located.family().skill(&task).unwrap(), wanted);
     }
 }
 
@@ -44,7 +44,7 @@ fn a_share_of_the_skills_names_a_wrong_order_and_the_label_says_which() {
     let (mut wrong, mut named) = (0, BTreeSet::new());
     let tasks = tasks(&generator, 1500);
     for task in &tasks {
-        let order = type_of(&generator.skill(task).unwrap());
+        let order = type_of(&generator.family().skill(task).unwrap());
         let is_wrong = order != task.labels["type"];
         assert_eq!(task.labels["skill"], if is_wrong { "wrong" } else { "right" });
         wrong += usize::from(is_wrong);
@@ -65,7 +65,7 @@ fn a_share_of_the_prompts_shows_the_skill_and_is_a_task_of_its_own() {
     let mut shown = 0;
     for (plain, task) in plain.iter().zip(tasks(&shows, 400)) {
         assert_eq!((&plain.truth, &plain.labels), (&task.truth, &task.labels));
-        let skill = shows.skill(&task).unwrap();
+        let skill = shows.family().skill(&task).unwrap();
         assert_eq!(type_of(&skill) == task.labels["type"], task.labels["skill"] == "right");
         let (bare, text) = (&plain.prompt[0].content, &task.prompt[0].content);
         if *text == format!("{bare}\n{skill}") {
@@ -84,7 +84,8 @@ fn wrong_skills_are_all_or_none_at_the_ends() {
     for (errors, wanted) in [(0.0, 0), (1.0, 60)] {
         let generator = generator(json!({"skill_errors": errors, "objects": 1, "types": {"two": 0}}));
         let tasks = tasks(&generator, 60);
-        let is_wrong = |task: &&Task| type_of(&generator.skill(task).unwrap()) != task.labels["type"];
+        let is_wrong =
+            |task: &&Task| type_of(&generator.family().skill(task).unwrap()) != task.labels["type"];
         assert_eq!(tasks.iter().filter(is_wrong).count(), wanted);
     }
 }

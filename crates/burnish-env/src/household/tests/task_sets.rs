@@ -83,7 +83,7 @@ fn a_foreign_task_is_refused_and_drawn_as_such() {
         let error = generator.environment().reset(&task, 0).unwrap_err();
         assert!(matches!(error, EnvError::Foreign(_)), "{key}: {error}");
         assert!(error.to_string().contains(&task.id.0));
-        assert!(generator.demonstrate_episode(&task).is_none() && generator.skill(&task).is_none());
+        assert!(generator.demonstrate_episode(&task).is_none() && generator.family().skill(&task).is_none());
         assert!(generator.draw(&task, None).contains("not one of household"));
     }
 }
