@@ -2,119 +2,85 @@
 
 use std::fmt::Display;
 
-use serde::{Deserialize, Serialize};
-
 use super::kind::{Form, RecallTask, Surroundings};
 use super::needles::{Name, capacities, shortest_needle};
 use super::wording::{PromptStyle, bytes_without_haystack};
 use super::words::{ADJECTIVES, NOUNS, PEOPLE};
-use crate::settings::{check_bounds, config_error};
-use crate::{BoundRow, EnvError};
+use crate::EnvError;
+use crate::family::configuration;
+use crate::settings::{at_most, config_error};
 
-/// Numbers of needles, of the tasks that have several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Needles {
-    /// Needles of `niah_multikey_1`, of which one is asked for.
-    pub keys: usize,
-    /// Needles under the key of `niah_multivalue`.
-    pub values: usize,
-    /// Keys that `niah_multiquery` asks for.
-    pub queries: usize,
-    /// Keys that `niah_multikey_1` asks for one after the other, each in a turn of its own; at most `keys`.
-    #[serde(default = "one")]
-    pub turns: usize,
+configuration! {
+    /// Numbers of needles, of the tasks that have several.
+    #[derive(Copy, Eq)]
+    pub struct Needles {
+        /// One of them is asked for.
+        keys: usize = 4, in 1..=64, "needles of niah_multikey_1";
+        values: usize = 4, in 1..=16, "needles under the key of niah_multivalue";
+        queries: usize = 4, in 1..=16, "keys that niah_multiquery asks for";
+        /// At most `keys`. One question is RULER's, and the only number in configurations from before there were more.
+        #[serde(default = "one")]
+        turns: usize = 1, in 1..=64, "keys that niah_multikey_1 asks for, one per turn";
+    }
 }
 
-/// One question, as in RULER: what tasks had before there were more.
 fn one() -> usize {
     1
 }
 
-/// Keys that are words: an adjective and a noun.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Words {
-    /// Number of adjectives; 0 for nouns alone.
-    pub adjectives: usize,
-    /// Number of nouns.
-    pub nouns: usize,
+configuration! {
+    /// Keys that are words: an adjective and a noun.
+    #[derive(Copy, Eq)]
+    pub struct Words {
+        adjectives: usize = ADJECTIVES.len(), in 0..=ADJECTIVES.len(), "adjectives of keys; 0 for nouns alone";
+        nouns: usize = NOUNS.len(), in 1..=NOUNS.len(), "nouns of keys";
+    }
 }
 
-/// Values that are numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Numbers {
-    /// Digits of a number; the first is not 0.
-    pub digits: usize,
-}
-
-/// Keys and values that are UUIDs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Uuids {
-    /// Hexadecimal digits: the first of a UUID, which has 32.
-    pub digits: usize,
-}
-
-/// Chains of variables (`vt`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Variables {
-    /// Number of chains; the first is asked for.
-    pub chains: usize,
-    /// Assignments of a variable to another one in each chain.
-    pub hops: usize,
-    /// Letters of a name.
-    pub letters: usize,
-    /// Digits of a value.
-    pub digits: usize,
-}
-
-/// The configuration of recall.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// The tasks, as often as each other.
-    pub tasks: Vec<RecallTask>,
-    /// Lengths of a prompt in bytes of UTF-8, as often as each other.
-    pub lengths: Vec<usize>,
-    /// Where the needle is: the share of the text before it, as often as each other.
-    pub depths: Vec<f64>,
-    /// A file of text for the haystacks; empty for generated sentences.
-    pub path: String,
-    /// Number of words of each kind in generated sentences.
-    pub vocabulary: usize,
-    /// Numbers of needles.
-    pub needles: Needles,
-    /// Keys that are words.
-    pub words: Words,
+configuration! {
     /// Values that are numbers.
-    pub numbers: Numbers,
-    /// Keys and values that are UUIDs.
-    pub uuids: Uuids,
-    /// Chains of variables.
-    pub variables: Variables,
-    /// The wording.
-    pub prompt: PromptStyle,
+    #[derive(Copy, Eq)]
+    pub struct Numbers {
+        /// The first is not 0.
+        digits: usize = 7, in 1..=18, "digits of a number";
+    }
 }
 
-impl Default for Config {
-    /// RULER's sizes, at lengths that play fast.
-    fn default() -> Self {
-        Config {
-            tasks: RecallTask::ALL.to_vec(),
-            lengths: vec![2048, 4096, 8192],
-            depths: vec![0.0, 0.25, 0.5, 0.75, 1.0],
-            path: String::new(),
-            vocabulary: PEOPLE.len(),
-            needles: Needles { keys: 4, values: 4, queries: 4, turns: 1 },
-            words: Words { adjectives: ADJECTIVES.len(), nouns: NOUNS.len() },
-            numbers: Numbers { digits: 7 },
-            uuids: Uuids { digits: 32 },
-            variables: Variables { chains: 1, hops: 4, letters: 5, digits: 5 },
-            prompt: PromptStyle::Full,
-        }
+configuration! {
+    /// Keys and values that are UUIDs.
+    #[derive(Copy, Eq)]
+    pub struct Uuids {
+        /// The first ones of a UUID, which has 32.
+        digits: usize = 32, in 2..=32, "hexadecimal digits of a UUID";
+    }
+}
+
+configuration! {
+    /// Chains of variables (`vt`).
+    #[derive(Copy, Eq)]
+    pub struct Variables {
+        /// The first is asked for.
+        chains: usize = 1, in 1..=8, "chains of assignments";
+        hops: usize = 4, in 0..=16, "assignments of a variable to another in a chain";
+        letters: usize = 5, in 2..=8, "letters of a variable's name";
+        digits: usize = 5, in 1..=18, "digits of a variable's value";
+    }
+}
+
+configuration! {
+    /// The configuration of recall. The defaults are RULER's sizes, at lengths that play fast.
+    pub struct Config {
+        tasks: Vec<RecallTask> = RecallTask::ALL.to_vec(), "tasks, as often as each other";
+        lengths: Vec<usize> = vec![2048, 4096, 8192], "lengths of a prompt in bytes of UTF-8, as often as each other";
+        depths: Vec<f64> = vec![0.0, 0.25, 0.5, 0.75, 1.0], "share of the text before the needle, as often as each other";
+        path: String = String::new(), "a file of text for the haystacks; empty for generated sentences";
+        vocabulary: usize = PEOPLE.len(), in 1..=PEOPLE.len(), "words of each kind in generated sentences";
+        needles: Needles, "numbers of needles";
+        words: Words, "keys that are words";
+        numbers: Numbers, "values that are numbers";
+        uuids: Uuids, "keys and values that are UUIDs";
+        variables: Variables, "chains of variables";
+        prompt: PromptStyle = PromptStyle::Full, "wording";
     }
 }
 
@@ -123,30 +89,12 @@ const LENGTH_MAX: usize = 1 << 24;
 /// Most entries of a list.
 const LIST_MAX: usize = 64;
 
-/// The bounds of the numeric keys that may be changed.
-pub(super) const BOUNDS: &[BoundRow] = &[
-    ("vocabulary", 1.0, PEOPLE.len() as f64, "words of each kind in generated sentences"),
-    ("needles.keys", 1.0, 64.0, "needles of niah_multikey_1"),
-    ("needles.values", 1.0, 16.0, "needles under the key of niah_multivalue"),
-    ("needles.queries", 1.0, 16.0, "keys that niah_multiquery asks for"),
-    ("needles.turns", 1.0, 64.0, "keys that niah_multikey_1 asks for, one per turn"),
-    ("words.adjectives", 0.0, ADJECTIVES.len() as f64, "adjectives of keys; 0 for nouns alone"),
-    ("words.nouns", 1.0, NOUNS.len() as f64, "nouns of keys"),
-    ("numbers.digits", 1.0, 18.0, "digits of a number"),
-    ("uuids.digits", 2.0, 32.0, "hexadecimal digits of a UUID"),
-    ("variables.chains", 1.0, 8.0, "chains of assignments"),
-    ("variables.hops", 0.0, 16.0, "assignments of a variable to another in a chain"),
-    ("variables.letters", 2.0, 8.0, "letters of a variable's name"),
-    ("variables.digits", 1.0, 18.0, "digits of a variable's value"),
-];
-
 impl Config {
-    /// Checks what the types do not express.
+    /// Checks what bounds do not express.
     ///
     /// # Errors
-    /// Names the first key that is out of its bounds or contradicts another.
+    /// Names the first key that contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(self, BOUNDS)?;
         let names: Vec<&str> = self.tasks.iter().map(|task| task.name()).collect();
         check_list("tasks", &names)?;
         check_list("lengths", &self.lengths)?;
@@ -157,10 +105,7 @@ impl Config {
             return Err(config_error("depths", &problem));
         }
         let Needles { keys, turns, .. } = self.needles;
-        if turns > keys {
-            let problem = format!("{turns} is above needles.keys, which is {keys}; nearest: {keys}");
-            return Err(config_error("needles.turns", &problem));
-        }
+        at_most("needles.turns", turns, keys, "needles.keys")?;
         for &task in &self.tasks {
             self.check_names(task)?;
             self.check_lengths(task)?;
@@ -241,11 +186,10 @@ fn check_list<T: PartialEq + Display>(key: &str, items: &[T]) -> Result<(), EnvE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::read;
     use serde_json::{Value, json};
 
     fn checked(given: &Value) -> Result<(), String> {
-        read::<Config>(given).and_then(|config| config.check()).map_err(|error| error.to_string())
+        crate::build("recall", given).map(drop).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -8,42 +8,33 @@ use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Message, Task};
 
 use super::ID;
-use super::config::{BOUNDS, Config};
+use super::config::Config;
 use super::draw::{Cell, draw};
 use super::haystack;
 use super::judge::{Later, Truth};
-use super::play::Episode;
 use super::wording::answer;
-use crate::digest::digest;
-use crate::many_turns::ManyTurns;
-use crate::settings::{config_error, to_value};
-use crate::tasks::{seed_of, task, unify};
-use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::family::{Drawn, Family, FamilyGenerator, tried};
+use crate::many_turns::{Asked, ManyTurns};
+use crate::settings::config_error;
+use crate::{CellReport, EnvError, Environment, TaskSet};
 
 /// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 1_000;
 
 /// Makes tasks of recall.
+pub type Recall = FamilyGenerator<Haystacks>;
+
+/// Tasks of recall, and the text that they are hidden in.
 #[derive(Debug, Clone)]
-pub struct Recall {
+pub struct Haystacks {
     config: Config,
     /// Sentences of the configured file; empty without one.
     text: Arc<Vec<String>>,
 }
 
-impl Recall {
-    /// A generator with this configuration.
-    ///
-    /// # Errors
-    /// If a key is out of bounds or contradicts another, or the file of `path` can't be used.
-    pub fn new(config: Config) -> Result<Self, EnvError> {
-        config.check()?;
-        let text = if config.path.is_empty() { Vec::new() } else { haystack::read(Path::new(&config.path))? };
-        Ok(Recall { config, text: Arc::new(text) })
-    }
-
+impl Haystacks {
     /// Every cell once.
-    fn cells(&self) -> Vec<Cell> {
+    fn cells_once(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for &task in &self.config.tasks {
             let depths: Vec<Option<f64>> = match task.has_depth(&self.config) {
@@ -57,34 +48,45 @@ impl Recall {
         cells
     }
 
-    fn instance(&self, cell: Cell, seed: u64, report: &mut CellReport) -> Result<(String, Truth), EnvError> {
-        let mut stream = Stream::new(seed);
-        let candidate = || draw(&self.config, cell, &self.text, &mut stream).map_err(|miss| miss.name());
-        report.draw(DRAWS_MAX, candidate).ok_or_else(|| {
+    fn instance(
+        &self,
+        cell: Cell,
+        stream: &mut Stream,
+        report: &mut CellReport,
+    ) -> Result<Drawn<Truth>, EnvError> {
+        let candidate = || draw(&self.config, cell, &self.text, stream).map_err(|miss| miss.name());
+        let drawn = report.draw(DRAWS_MAX, candidate);
+        let (prompt, truth) = drawn.ok_or_else(|| {
             let problem = format!(
                 "no instance of the cell `{cell}` in {DRAWS_MAX} draws: its keys or values also occur in the text or in \
                  the wording; take longer ones (`numbers.digits`, `uuids.digits`, `words.adjectives`, \
                  `variables.letters`), or leave the task out"
             );
             config_error("tasks", &problem)
-        })
-    }
-
-    fn task(&self, cell: Cell, prompt: String, truth: &Truth) -> Result<Task, EnvError> {
-        let labels = BTreeMap::from([
-            ("task".to_owned(), cell.task.name().to_owned()),
-            ("length".to_owned(), cell.length.to_string()),
-            ("depth".to_owned(), cell.depth_label()),
-        ]);
-        Ok(task(ID, digest(prompt.as_bytes()), vec![Message::user(prompt)], to_value(truth)?, labels))
+        })?;
+        Ok(Drawn::new(&prompt, truth)
+            .identified_by(prompt)
+            .label("task", cell.task.name())
+            .label("length", cell.length)
+            .label("depth", cell.depth_label()))
     }
 }
 
-impl Generator for Recall {
-    crate::configured!(ID, BOUNDS);
+impl Family for Haystacks {
+    const ID: &str = ID;
+    const TITLE: &str = "recall";
+    const SUMMARY: &str =
+        "Find needles in a haystack and track variables, by length and depth (RULER's tasks; single turn).";
+    const AXES: Option<[&'static str; 2]> = Some(["length", "depth"]);
+    const COMPONENTS: &[&str] = &["recall"];
+    type Config = Config;
+    type Truth = Truth;
 
-    fn components(&self) -> Option<Vec<String>> {
-        Some(vec!["recall".to_owned()])
+    /// Also reads the file of `path`.
+    fn new(config: Config) -> Result<Self, EnvError> {
+        config.check()?;
+        let text = if config.path.is_empty() { Vec::new() } else { haystack::read(Path::new(&config.path))? };
+        Ok(Haystacks { config, text: Arc::new(text) })
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -95,29 +97,25 @@ impl Generator for Recall {
     /// Tasks of RULER take turns, and so do lengths and depths, in orders that the seed decides. Of two equal prompts
     /// the second is the first task once more.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let cells = in_turns(self.cells(), &mut Stream::new(Address::new(seed, Purpose::Shuffle).seed()));
-        let mut reports: BTreeMap<String, CellReport> = BTreeMap::new();
-        let mut tasks = Vec::with_capacity(count);
-        for index in 0..count {
-            let cell = cells[index % cells.len()];
-            let named = || CellReport::new(cell.to_string());
-            let report = reports.entry(cell.to_string()).or_insert_with(named);
-            let (prompt, truth) = self.instance(cell, seed_of(seed, index), report)?;
-            tasks.push(self.task(cell, prompt, &truth)?);
-        }
-        unify(&mut tasks);
-        Ok(TaskSet { tasks, cells: reports.into_values().collect() })
+        let cells =
+            in_turns(self.cells_once(), &mut Stream::new(Address::new(seed, Purpose::Shuffle).seed()));
+        // Reports are in the order of names.
+        let named: BTreeMap<String, Cell> = cells.iter().map(|cell| (cell.to_string(), *cell)).collect();
+        let order = cells.iter().map(Cell::to_string).cycle().take(count);
+        let set =
+            tried::<Self, _>(seed, order, |name, stream, report| self.instance(named[name], stream, report));
+        Ok(set?.unified())
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(ManyTurns::<Episode>::new(()))
+        Box::new(ManyTurns::<Asked<Self>>::new(()))
     }
 
-    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
-        let truth = match Truth::of(task) {
-            Ok(truth) => truth,
-            Err(error) => return error.to_string(),
-        };
+    fn truth(task: &Task) -> Result<Truth, EnvError> {
+        Truth::of(task)
+    }
+
+    fn show(&self, task: &Task, truth: Truth, answer: Option<&str>) -> String {
         let prompt = task.prompt.first().map(|message| message.content.as_str()).unwrap_or_default();
         let mut lines = vec![prompt.to_owned(), format!("hidden: {}", truth.needles.join(" | "))];
         if !truth.later.is_empty() {
@@ -135,26 +133,13 @@ impl Generator for Recall {
         lines.join("\n")
     }
 
-    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
-        Some(self)
-    }
-}
-
-impl Demonstrations for Recall {
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        let truth = Truth::of(task).ok()?;
-        Some(Message::assistant(answer(self.config.prompt, &truth.references)))
-    }
-
-    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
-        let truth = Truth::of(task).ok()?;
+    fn demonstrate(&self, _: &Task, truth: Truth) -> Option<Vec<Message>> {
         let says = |references: &[String]| Message::assistant(answer(self.config.prompt, references));
-        let mut episode = task.prompt.clone();
-        episode.push(says(&truth.references));
+        let mut turns = vec![says(&truth.references)];
         for later in &truth.later {
-            episode.extend([Message::user(&later.question), says(&later.references)]);
+            turns.extend([Message::user(&later.question), says(&later.references)]);
         }
-        Some(episode)
+        Some(turns)
     }
 }
 

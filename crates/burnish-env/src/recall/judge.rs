@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ID;
 use crate::EnvError;
+use crate::many_turns::Questions;
 use crate::tasks::{foreign, read};
 
 /// The truth of a task.
@@ -86,6 +87,16 @@ impl Truth {
             verdict.feedback = Some(format!("{found} of {all} references are in {where_to}."));
         }
         verdict
+    }
+}
+
+impl Questions for Truth {
+    fn question(&self, at: usize) -> Option<&str> {
+        self.later.get(at.checked_sub(1)?).map(|later| later.question.as_str())
+    }
+
+    fn verdict(&self, answers: &[String]) -> Verdict {
+        self.verdict(answers)
     }
 }
 

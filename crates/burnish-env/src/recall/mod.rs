@@ -17,14 +17,13 @@ mod haystack;
 mod judge;
 mod kind;
 mod needles;
-mod play;
 mod wording;
 mod words;
 
-use crate::{Kind, settings};
+use crate::Kind;
 
 pub use config::{Config, Needles, Numbers, Uuids, Variables, Words};
-pub use generate::Recall;
+pub use generate::{Haystacks, Recall};
 pub use judge::{Later, Truth};
 pub use kind::RecallTask;
 pub use wording::PromptStyle;
@@ -33,11 +32,4 @@ pub use wording::PromptStyle;
 const ID: &str = "recall";
 
 /// The environment's entry in the catalogue.
-pub const KIND: Kind = Kind {
-    id: ID,
-    title: "recall",
-    summary: "Find needles in a haystack and track variables, by length and depth (RULER's tasks; single turn).",
-    axes: Some(["length", "depth"]),
-    defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build: |config| Ok(Box::new(Recall::new(settings::read(config)?)?)),
-};
+pub const KIND: Kind = Recall::KIND;
