@@ -3,8 +3,9 @@
 use burnish_sandbox::{Limits, Settings};
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{check_bounds, config_error};
-use crate::{BoundRow, EnvError};
+use crate::family::Bounded;
+use crate::settings::config_error;
+use crate::{Bound, EnvError};
 
 /// A range of whole numbers, both ends included.
 pub type Range = crate::settings::Range<u32>;
@@ -42,23 +43,26 @@ impl Default for Config {
     }
 }
 
-/// The bounds of the numeric keys.
-pub(super) const BOUNDS: &[BoundRow] = &[
-    ("steps.min", 1.0, 8.0, "fewest steps"),
-    ("steps.max", 1.0, 8.0, "most steps"),
-    ("values.min", 1.0, 1000.0, "least number in a step"),
-    ("values.max", 1.0, 1000.0, "greatest number in a step"),
-    ("tests", 1.0, 32.0, "calls by which a program is judged"),
-    ("limits.wall_seconds", 0.1, 60.0, "seconds that a program may take"),
-];
+/// By hand, because the limits are a type of the sandbox, which has no bounds.
+impl Bounded for Config {
+    fn bounds() -> Vec<Bound> {
+        Bound::of(&[
+            ("steps.min", 1.0, 8.0, "fewest steps"),
+            ("steps.max", 1.0, 8.0, "most steps"),
+            ("values.min", 1.0, 1000.0, "least number in a step"),
+            ("values.max", 1.0, 1000.0, "greatest number in a step"),
+            ("tests", 1.0, 32.0, "calls by which a program is judged"),
+            ("limits.wall_seconds", 0.1, 60.0, "seconds that a program may take"),
+        ])
+    }
+}
 
 impl Config {
-    /// Checks what the types do not express.
+    /// Checks what bounds do not express.
     ///
     /// # Errors
-    /// Names the first key that is out of bounds or contradicts another.
+    /// Names the first key that contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(self, BOUNDS)?;
         for (key, range) in [("steps", self.steps), ("values", self.values)] {
             if range.min > range.max {
                 let problem = format!("min {} is above max {}", range.min, range.max);

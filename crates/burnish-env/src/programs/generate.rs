@@ -1,61 +1,64 @@
 //! The generator of programming tasks.
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use burnish_core::rng::Stream;
 use burnish_core::{Message, Task};
 use burnish_sandbox::Border;
 
-use super::config::{BOUNDS, Config};
-use super::play::{Judge, truth_of};
+use super::Truth;
+use super::config::Config;
+use super::play::Judge;
 use super::steps::{End, Step, shown};
-use super::{ID, Truth};
 use crate::code::COMPONENTS;
-use crate::digest::digest;
+use crate::family::{Drawn, Family, tried};
 use crate::one_turn::{OneTurn, text_of};
-use crate::settings::{config_error, to_value};
-use crate::tasks::{seed_of, task, unify};
-use crate::{CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::settings::config_error;
+use crate::{CellReport, EnvError, Environment, TaskSet};
 
 /// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 1_000;
 
-/// Makes programming tasks, and runs what is answered.
-#[derive(Debug)]
+/// Programming tasks, and the sandbox that runs answers.
+#[derive(Debug, Clone)]
 pub struct Programs {
     config: Config,
     judge: Judge,
 }
 
+/// A number of steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Cell(u32);
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "steps={}", self.0)
+    }
+}
+
 /// A chain of steps, with what its program returns for some lists.
-struct Drawn {
+struct Chain {
     steps: Vec<Step>,
     end: End,
     tests: Vec<(Vec<i64>, String)>,
 }
 
 impl Programs {
-    /// A generator with this configuration. No sandbox is started yet.
-    ///
-    /// # Errors
-    /// If a key is out of bounds or contradicts another.
-    pub fn new(config: Config) -> Result<Self, EnvError> {
-        config.check()?;
-        let judge = Judge { border: Arc::new(Border::new(&config.sandbox)), limits: config.limits };
-        Ok(Programs { config, judge })
-    }
-
     /// A chain of `count` steps, all of which matter; counts the candidates.
-    fn draw_chain(&self, count: u32, seed: u64, report: &mut CellReport) -> Result<Drawn, EnvError> {
-        let mut stream = Stream::new(seed);
+    fn draw_chain(
+        &self,
+        count: u32,
+        stream: &mut Stream,
+        report: &mut CellReport,
+    ) -> Result<Chain, EnvError> {
         let made = report.draw(DRAWS_MAX, || {
-            let steps: Vec<Step> = (0..count).map(|_| Step::draw(&mut stream, self.config.values)).collect();
+            let steps: Vec<Step> = (0..count).map(|_| Step::draw(stream, self.config.values)).collect();
             let end = End::ALL[stream.index(End::ALL.len())];
-            let tests = self.tests(&steps, end, &mut stream);
+            let tests = self.tests(&steps, end, stream);
             let tests =
                 tests.filter(|tests| each_matters(&steps, end, tests)).ok_or("a step without effect")?;
-            Ok(Drawn { steps, end, tests })
+            Ok(Chain { steps, end, tests })
         });
         made.ok_or_else(|| {
             let none = format!("no chain of {count} steps in which each matters in {DRAWS_MAX} draws");
@@ -72,23 +75,18 @@ impl Programs {
             })
             .collect()
     }
+}
 
-    fn task(&self, drawn: &Drawn) -> Result<Task, EnvError> {
-        let words: Vec<String> = drawn.steps.iter().map(|step| step.words()).collect();
-        let prompt = format!("Write f(xs): {}, return {}", words.join(", "), drawn.end.words());
-        let tests = drawn
-            .tests
-            .iter()
-            .map(|(list, result)| format!("assert f({}) == {result}", shown(list)))
-            .collect();
-        let truth = Truth { program: program(&drawn.steps, drawn.end), tests };
-        let labels = BTreeMap::from([
-            ("steps".to_owned(), drawn.steps.len().to_string()),
-            ("returns".to_owned(), drawn.end.words().to_owned()),
-        ]);
-        // The name is that of what is asked: other tests of the same chain are the same task.
-        Ok(task(ID, digest(prompt.as_bytes()), vec![Message::user(prompt)], to_value(&truth)?, labels))
-    }
+fn task(chain: &Chain) -> Drawn<Truth> {
+    let words: Vec<String> = chain.steps.iter().map(|step| step.words()).collect();
+    let prompt = format!("Write f(xs): {}, return {}", words.join(", "), chain.end.words());
+    let test = |(list, result): &(Vec<i64>, String)| format!("assert f({}) == {result}", shown(list));
+    let tests = chain.tests.iter().map(test).collect();
+    // The name is that of what is asked: other tests of the same chain are the same task.
+    Drawn::new(&prompt, Truth { program: program(&chain.steps, chain.end), tests })
+        .identified_by(prompt)
+        .label("steps", chain.steps.len())
+        .label("returns", chain.end.words())
 }
 
 fn whole(number: u64) -> i64 {
@@ -114,44 +112,44 @@ fn program(steps: &[Step], end: End) -> String {
     format!("def f(xs):\n{lines}    return {}", end.python())
 }
 
-impl Generator for Programs {
-    crate::configured!(ID, BOUNDS);
+impl Family for Programs {
+    const ID: &str = "programs";
+    const TITLE: &str = "writing small programs";
+    const SUMMARY: &str = "A Python function on a list, described in words and judged by running it.";
+    const AXES: Option<[&'static str; 2]> = Some(["steps", "returns"]);
+    const COMPONENTS: &[&str] = &COMPONENTS;
+    type Config = Config;
+    type Truth = Truth;
 
-    fn components(&self) -> Option<Vec<String>> {
-        Some(COMPONENTS.map(str::to_owned).into())
+    /// Starts no sandbox yet.
+    fn new(config: Config) -> Result<Self, EnvError> {
+        config.check()?;
+        let judge = Judge { border: Arc::new(Border::new(&config.sandbox)), limits: config.limits };
+        Ok(Programs { config, judge })
     }
 
     fn ready(&self) -> Result<(), EnvError> {
         self.judge.border.ready().map_err(|error| EnvError::Failed(error.to_string()))
     }
 
-    /// Numbers of steps take turns. The same chain may occur twice, as the same task: with the tests of its first
-    /// occurrence, because an id stands for one content.
+    /// Numbers of steps take turns. The same chain may occur twice, as the same task with the tests of its first
+    /// occurrence.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let counts: Vec<u32> = (self.config.steps.min..=self.config.steps.max).collect();
-        let mut cells: Vec<CellReport> =
-            counts.iter().map(|count| CellReport::new(format!("steps={count}"))).collect();
-        let mut tasks = Vec::with_capacity(count);
-        for index in 0..count {
-            let at = index % counts.len();
-            tasks.push(self.task(&self.draw_chain(counts[at], seed_of(seed, index), &mut cells[at])?)?);
-        }
-        unify(&mut tasks);
-        Ok(TaskSet { tasks, cells })
+        let cells = (self.config.steps.min..=self.config.steps.max).map(Cell);
+        let set = tried::<Self, _>(seed, cells.clone().cycle().take(count), |cell, stream, report| {
+            Ok(task(&self.draw_chain(cell.0, stream, report)?))
+        });
+        Ok(set?.unified().reporting(cells))
     }
 
     fn environment(&self) -> Box<dyn Environment> {
         let judge = self.judge.clone();
         let verdict =
             move |truth: &Truth, answer: Option<&Message>| Ok(judge.verdict(truth, text_of(answer)));
-        Box::new(OneTurn::new(ID, truth_of, verdict).slow())
+        Box::new(OneTurn::new(Self::ID, Self::truth, verdict).slow())
     }
 
-    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
-        let truth = match truth_of(task) {
-            Ok(truth) => truth,
-            Err(error) => return error.to_string(),
-        };
+    fn show(&self, task: &Task, truth: Truth, answer: Option<&str>) -> String {
         let asked = task.prompt.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join("\n");
         let mut drawn = format!("{asked}\n{}", truth.tests.join("\n"));
         if let Some(answer) = answer {
@@ -162,20 +160,15 @@ impl Generator for Programs {
         drawn
     }
 
-    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
-        Some(self)
-    }
-}
-
-impl Demonstrations for Programs {
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        Some(Message::assistant(truth_of(task).ok()?.program))
+    fn demonstrate(&self, _: &Task, truth: Truth) -> Option<Vec<Message>> {
+        Some(vec![Message::assistant(truth.program)])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::FamilyGenerator;
 
     fn programs() -> Programs {
         Programs::new(Config::default()).unwrap()
@@ -195,7 +188,7 @@ mod tests {
     fn a_chain_that_forgets_a_step_fails_a_test() {
         let mut report = CellReport::default();
         for seed in 0..200 {
-            let drawn = programs().draw_chain(3, seed, &mut report).unwrap();
+            let drawn = programs().draw_chain(3, &mut Stream::new(seed), &mut report).unwrap();
             for left_out in 0..3 {
                 let mut fewer = drawn.steps.clone();
                 fewer.remove(left_out);
@@ -210,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        let refused = |config: Config| Programs::new(config).unwrap_err().to_string();
+        let refused = |config| FamilyGenerator::<Programs>::new(config).unwrap_err().to_string();
         let steps = super::super::Range { min: 3, max: 2 };
         assert!(refused(Config { steps, ..Config::default() }).contains("steps"));
         assert!(refused(Config { tests: 0, ..Config::default() }).contains("tests"));

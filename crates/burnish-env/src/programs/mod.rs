@@ -11,29 +11,20 @@ mod steps;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Kind, settings};
+use crate::Kind;
+use crate::family::FamilyGenerator;
 
 pub use config::{Config, Range};
 pub use generate::Programs;
 pub use steps::{End, Step};
 
-/// Id of the environment.
-const ID: &str = "programs";
-
 /// The environment's entry in the catalogue.
-pub const KIND: Kind = Kind {
-    id: ID,
-    title: "writing small programs",
-    summary: "A Python function on a list, described in words and judged by running it.",
-    axes: Some(["steps", "returns"]),
-    defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    build: |config| Ok(Box::new(Programs::new(settings::read(config)?)?)),
-};
+pub const KIND: Kind = FamilyGenerator::<Programs>::KIND;
 
 /// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Truth {
+pub struct Truth {
     /// A right program.
     program: String,
     /// Calls with what they must return.

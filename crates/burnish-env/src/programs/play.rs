@@ -2,24 +2,18 @@
 
 use std::sync::Arc;
 
-use burnish_core::{Task, Verdict};
+use burnish_core::Verdict;
 use burnish_sandbox::{Border, Limits, Part, Trial};
 use burnish_verify::code::python;
 
-use super::{ID, Truth};
-use crate::EnvError;
+use super::Truth;
 use crate::code::Finding;
-use crate::tasks::read;
 
 /// Runs programs. All environments of a generator share its sandboxes.
 #[derive(Debug, Clone)]
 pub(super) struct Judge {
     pub(super) border: Arc<Border>,
     pub(super) limits: Limits,
-}
-
-pub(super) fn truth_of(task: &Task) -> Result<Truth, EnvError> {
-    read(ID, task)
 }
 
 impl Judge {
