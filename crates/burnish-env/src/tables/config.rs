@@ -5,8 +5,9 @@ use std::fmt::Display;
 use serde::{Deserialize, Serialize};
 
 use super::draw::{NAMES, NUMBERS, WORDS};
-use crate::settings::{check_bounds, config_error};
-use crate::{BoundRow, EnvError};
+use crate::EnvError;
+use crate::family::configuration;
+use crate::settings::config_error;
 
 /// A range of sizes, both ends included.
 pub type Range = crate::settings::Range<usize>;
@@ -84,73 +85,33 @@ impl Component {
     }
 }
 
-/// How tables and questions are made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// Rows of a table, without the header; tasks are spread evenly over the range.
-    pub rows: Range,
-    /// Columns of a table, with that of names.
-    pub columns: Range,
-    /// What is asked, as often as each other.
-    pub ops: Vec<Question>,
-    /// Different names.
-    pub names: usize,
-    /// Different numbers, from 10 on. No column has one twice.
-    pub numbers: usize,
-    /// Different words of a column.
-    pub words: usize,
-    /// Does each row begin with its number?
-    pub numbered: bool,
-    /// Versions of each task in different orders; the first is as it was drawn.
-    pub permutations: usize,
-    /// What gets another order.
-    pub shuffle: Shuffle,
-    /// The reward components of the verdict.
-    pub rewards: Vec<Component>,
-    /// A directory with WikiTableQuestions or TabFact; empty for generated tables.
-    pub source: String,
-    /// The file of questions in it; empty for the usual one.
-    pub file: String,
-    /// Most cells of a real table; questions about larger ones are left out.
-    pub cells_max: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            rows: Range { min: 4, max: 8 },
-            columns: Range { min: 3, max: 5 },
-            ops: Question::ALL.to_vec(),
-            names: 16,
-            numbers: 40,
-            words: 4,
-            numbered: false,
-            permutations: 1,
-            shuffle: Shuffle::Rows,
-            rewards: vec![Component::Answer],
-            source: String::new(),
-            file: String::new(),
-            cells_max: 64,
-        }
+configuration! {
+    /// The configuration of tables and questions.
+    #[derive(Eq)]
+    pub struct Config {
+        /// The header is not counted. Tasks are spread evenly over the range.
+        rows: Range = Range { min: 4, max: 8 }, in 2..=16, "fewest rows" | "most rows";
+        /// The column of names is counted.
+        columns: Range = Range { min: 3, max: 5 }, in 3..=COLUMNS_MAX, "fewest columns" | "most columns";
+        ops: Vec<Question> = Question::ALL.to_vec(), "questions, as often as each other";
+        names: usize = 16, in 2..=NAMES.len(), "different names";
+        /// No column has one twice.
+        numbers: usize = 40, in 2..=90, "different numbers, from 10 on";
+        words: usize = 4, in 2..=WORDS[0].1.len(), "different words of a column";
+        numbered: bool = false, "each row begins with its number";
+        /// The first is as it was drawn.
+        permutations: usize = 1, in 1..=64, "versions of each task in different orders";
+        shuffle: Shuffle = Shuffle::Rows, "parts that get another order";
+        rewards: Vec<Component> = vec![Component::Answer], "reward components of the verdict";
+        source: String = String::new(), "a directory with WikiTableQuestions or TabFact; empty for generated tables";
+        file: String = String::new(), "file of questions in it; empty for the usual one";
+        /// Questions about larger ones are left out.
+        cells_max: usize = 64, in 1..=4096, "most cells of a real table";
     }
 }
 
 /// Most columns: that of names, and one for each other header.
 const COLUMNS_MAX: usize = 1 + NUMBERS.len() + WORDS.len();
-
-/// The bounds of the numeric keys that may be changed.
-pub(super) const BOUNDS: &[BoundRow] = &[
-    ("rows.min", 2.0, 16.0, "fewest rows"),
-    ("rows.max", 2.0, 16.0, "most rows"),
-    ("columns.min", 3.0, COLUMNS_MAX as f64, "fewest columns"),
-    ("columns.max", 3.0, COLUMNS_MAX as f64, "most columns"),
-    ("names", 2.0, NAMES.len() as f64, "different names"),
-    ("numbers", 2.0, 90.0, "different numbers, from 10 on"),
-    ("words", 2.0, WORDS[0].1.len() as f64, "different words of a column"),
-    ("permutations", 1.0, 64.0, "versions of each task in different orders"),
-    ("cells_max", 1.0, 4096.0, "most cells of a real table"),
-];
 
 impl Config {
     /// Are the tables real, with proxies for masks?
@@ -158,12 +119,11 @@ impl Config {
         !self.source.is_empty()
     }
 
-    /// Checks what the types do not express.
+    /// Checks what bounds do not express.
     ///
     /// # Errors
-    /// Names the first key that is out of its bounds or contradicts another.
+    /// Names the first key that contradicts another.
     pub(super) fn check(&self) -> Result<(), EnvError> {
-        check_bounds(self, BOUNDS)?;
         for (key, Range { min, max }) in [("rows", self.rows), ("columns", self.columns)] {
             if min > max {
                 let problem = format!("{min} is above {key}.max, which is {max}; nearest: {max}");
@@ -207,8 +167,7 @@ fn once<T: PartialEq + Display>(key: &str, list: &[T], what: &str) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::settings::read;
+    use crate::build;
     use serde_json::json;
 
     #[test]
@@ -229,9 +188,9 @@ mod tests {
             (json!({"file": "x.tsv"}), "file: is a file of real questions"),
             (json!({"row": {}}), "row: unknown field"),
         ] {
-            let found = read::<Config>(&given).and_then(|config| config.check()).unwrap_err().to_string();
+            let found = build("tables", &given).map(drop).unwrap_err().to_string();
             assert!(found.starts_with(expected), "{given}: {found}");
         }
-        assert!(read::<Config>(&json!({"names": 8, "numbers": 8, "words": 2})).unwrap().check().is_ok());
+        assert!(build("tables", &json!({"names": 8, "numbers": 8, "words": 2})).is_ok());
     }
 }

@@ -8,7 +8,7 @@ use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Message, Task, TaskId};
 
 use super::ID;
-use super::config::{BOUNDS, Config, Question, Shuffle};
+use super::config::{Config, Question, Shuffle};
 use super::draw::draw;
 use super::execute::execute;
 use super::judge::judge;
@@ -17,10 +17,11 @@ use super::real::{self, Real};
 use super::table::{Order, cells};
 use super::truth::Truth;
 use crate::digest::digest;
+use crate::family::{Family, FamilyGenerator};
 use crate::one_turn::{OneTurn, text_of};
 use crate::settings::to_value;
 use crate::shares::spread;
-use crate::{CellReport, CellStep, Cells, Demonstrations, EnvError, Environment, Generator, TaskSet};
+use crate::{CellReport, CellStep, Cells, EnvError, Environment, TaskSet};
 
 /// The last line of a prompt.
 pub const FORMAT: &str = "plan: op, a bit per row : a bit per column ; next op";
@@ -30,8 +31,11 @@ const TEST_ONLY: &str = "its file of questions is a test set: it is for `burnish
                          generated tables, or name another `file`";
 
 /// Makes tasks about tables.
+pub type Tables = FamilyGenerator<Sources>;
+
+/// Tables that are drawn, or real ones.
 #[derive(Debug)]
-pub struct Tables {
+pub struct Sources {
     config: Config,
     /// Questions about real tables, if the configuration names a directory.
     real: Option<Real>,
@@ -43,17 +47,7 @@ struct Original {
     labels: BTreeMap<String, String>,
 }
 
-impl Tables {
-    /// A generator with this configuration.
-    ///
-    /// # Errors
-    /// If a key is out of bounds or contradicts another, or real tables are asked for and can't be read.
-    pub fn new(config: Config) -> Result<Self, EnvError> {
-        config.check()?;
-        let real = if config.is_real() { Some(real::read(&config)?) } else { None };
-        Ok(Tables { config, real })
-    }
-
+impl Sources {
     /// Every question about a real table once, in the order of the file and of its table; none of generated tables.
     pub fn in_order(&self) -> Result<Vec<Task>, EnvError> {
         let items = self.real.iter().flat_map(|real| &real.items);
@@ -136,12 +130,25 @@ fn other_order(order: &mut [usize], stream: &mut Stream) {
     }
 }
 
-impl Generator for Tables {
-    crate::configured!(ID, BOUNDS);
+impl Family for Sources {
+    const ID: &str = ID;
+    const TITLE: &str = "tables";
+    const SUMMARY: &str = "Plan which cells of a table to look at, step by step, so that an executor finds the answer \
+         (single turn).";
+    const AXES: Option<[&'static str; 2]> = Some(["op", "rows"]);
+    type Config = Config;
+    type Truth = Truth;
 
-    fn components(&self) -> Option<Vec<String>> {
+    /// Also reads real tables.
+    fn new(config: Config) -> Result<Self, EnvError> {
+        config.check()?;
+        let real = if config.is_real() { Some(real::read(&config)?) } else { None };
+        Ok(Sources { config, real })
+    }
+
+    fn components(&self) -> Vec<String> {
         let is_proxy = self.config.is_real();
-        Some(self.config.rewards.iter().map(|component| component.name(is_proxy).to_owned()).collect())
+        self.config.rewards.iter().map(|component| component.name(is_proxy).to_owned()).collect()
     }
 
     /// Versions of one task follow each other; the last task may have fewer. Questions about real tables are in shuffled
@@ -193,11 +200,11 @@ impl Generator for Tables {
         self.real.as_ref().filter(|real| real.is_test).map(|_| TEST_ONLY)
     }
 
-    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
-        let truth = match Truth::of(task) {
-            Ok(truth) => truth,
-            Err(error) => return error.to_string(),
-        };
+    fn truth(task: &Task) -> Result<Truth, EnvError> {
+        Truth::of(task)
+    }
+
+    fn show(&self, task: &Task, truth: Truth, answer: Option<&str>) -> String {
         let mut lines: Vec<String> = task.prompt.iter().map(|message| message.content.clone()).collect();
         lines.push(match truth.is_proxy() {
             true => format!("proxy, not a human standard: {} (answer: {})", truth.gold, truth.answer),
@@ -212,8 +219,8 @@ impl Generator for Tables {
         lines.join("\n")
     }
 
-    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
-        Some(self)
+    fn demonstrate(&self, _: &Task, truth: Truth) -> Option<Vec<Message>> {
+        Some(vec![Message::assistant(truth.gold.to_string())])
     }
 
     fn cells(&self) -> Option<&dyn Cells> {
@@ -221,7 +228,7 @@ impl Generator for Tables {
     }
 }
 
-impl Cells for Tables {
+impl Cells for Sources {
     fn cells(&self, text: &str) -> Vec<Range<usize>> {
         cells(text).into_iter().map(|cell| cell.bytes).collect()
     }
@@ -254,11 +261,5 @@ impl Cells for Tables {
 
     fn original(&self, task: &Task) -> String {
         Truth::of(task).map_or_else(|_| task.id.0.clone(), |truth| truth.original)
-    }
-}
-
-impl Demonstrations for Tables {
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        Some(Message::assistant(Truth::of(task).ok()?.gold.to_string()))
     }
 }

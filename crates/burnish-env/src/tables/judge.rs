@@ -1,6 +1,6 @@
 //! The verdict on a plan.
 
-use burnish_core::{Validity, Verdict};
+use burnish_core::Verdict;
 
 use super::config::Component;
 use super::execute::execute;
@@ -44,14 +44,10 @@ pub(super) fn judge(truth: &Truth, answer: &str, rewards: &[Component]) -> Verdi
         Ok(found) => Some(format!("The plan answers {found}, which is wrong.")),
     };
     Verdict {
-        validity: Validity::Scored,
         rewards: rewards.iter().map(|one| (one.name(is_proxy).to_owned(), value(one))).collect(),
-        success,
-        has_success: true,
-        metrics: std::collections::BTreeMap::new(),
         flags: flags.into_iter().map(|(name, is_set)| (name.to_owned(), is_set)).collect(),
         feedback,
-        turns: std::collections::BTreeMap::new(),
         error_turn: (!success).then_some(0),
+        ..Verdict::scored("", 0.0, success)
     }
 }

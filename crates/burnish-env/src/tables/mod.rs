@@ -22,11 +22,11 @@ mod real;
 mod table;
 mod truth;
 
-use crate::{Kind, settings};
+use crate::Kind;
 
 pub use config::{Component, Config, Question, Range, Shuffle};
 pub use execute::{NoAnswer, execute};
-pub use generate::{FORMAT, Tables};
+pub use generate::{FORMAT, Sources, Tables};
 pub use plan::{Malformed, Op, Plan, STEPS_MAX, Step};
 pub use real::Dataset;
 pub use table::{CellSpan, Order, Table, cells};
@@ -36,11 +36,4 @@ pub use truth::Truth;
 const ID: &str = "tables";
 
 /// The environment's entry in the catalogue.
-pub const KIND: Kind = Kind {
-    id: ID,
-    title: "tables",
-    summary: "Plan which cells of a table to look at, step by step, so that an executor finds the answer (single turn).",
-    defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
-    axes: Some(["op", "rows"]),
-    build: |config| Ok(Box::new(Tables::new(settings::read(config)?)?)),
-};
+pub const KIND: Kind = Tables::KIND;

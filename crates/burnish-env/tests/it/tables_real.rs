@@ -31,7 +31,7 @@ fn judged(generator: &Tables, task: &Task, answer: &str) -> Verdict {
 /// the plan looks at.
 fn checked(generator: &Tables) -> (usize, f64, f64) {
     let (mut marked, mut looked) = (0.0, 0.0);
-    let tasks = generator.in_order().unwrap();
+    let tasks = generator.family().in_order().unwrap();
     for task in &tasks {
         let truth = Truth::of(task).unwrap();
         let (rows, columns) = truth.size();
@@ -140,7 +140,7 @@ fn real_tables_are_read_from_a_directory() {
     let statements = json!({"a": [["wolfe tones have 2 points", "x be y"], [0, 1], "title"]});
     std::fs::write(path("s.json"), statements.to_string()).unwrap();
     let generator = tables(config("s.json"));
-    let tasks = generator.in_order().unwrap();
+    let tasks = generator.family().in_order().unwrap();
     assert_eq!((tasks.len(), &tasks[0].id.0[..]), (1, "tables/tabfact/a/0"));
     assert_eq!((&tasks[0].labels["entailed"][..], &tasks[0].labels["dataset"][..]), ("no", "tabfact"));
     assert_eq!(Truth::of(&tasks[0]).unwrap().proxy.unwrap(), [(0, 0), (1, 1)]);
