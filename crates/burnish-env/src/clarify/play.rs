@@ -1,8 +1,6 @@
 //! One episode: questions and answers, until the clarifier lets the agent act.
 
-use std::collections::BTreeMap;
-
-use burnish_core::{Task, Validity, Verdict};
+use burnish_core::{Task, Verdict};
 
 use super::belief::Belief;
 use super::config::{ClarifyConfig, Component};
@@ -82,15 +80,11 @@ impl Turns for Episode {
             ("certain", now.goals().count() == 1),
         ];
         Verdict {
-            validity: Validity::Scored,
             rewards: rewards.iter().map(|it| (it.name().to_owned(), value(*it))).collect(),
-            success,
-            has_success: true,
             flags: flags.map(|(name, is_set)| (name.to_owned(), is_set)).into(),
-            metrics: others.map(|it| (it.name().to_owned(), value(it))).collect::<BTreeMap<_, _>>(),
+            metrics: others.map(|it| (it.name().to_owned(), value(it))).collect(),
             feedback: (!success).then(|| format!("The customer wanted: {}.", truth.goal())),
-            turns: BTreeMap::new(),
-            error_turn: None,
+            ..Verdict::scored("", 0.0, success)
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Validity, Verdict, openai};
+use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Verdict, openai};
 use burnish_worlds::reward::{MadeCall, reward};
 use burnish_worlds::{State, World};
 use serde_json::{Map, Value};
@@ -122,10 +122,7 @@ impl Environment for WorldsEnvironment {
         let metrics = all.into_iter().filter(|(name, _)| !named(name)).chain(penalties);
         let is_over = episode.done >= episode.truth.turns.len();
         Ok(Verdict {
-            validity: Validity::Scored,
             rewards: rewards.iter().map(|it| (it.name().to_owned(), value(it))).collect(),
-            success: found.trace == 1.0 && found.state == 1.0,
-            has_success: true,
             metrics: metrics.map(|(name, value)| (name.to_owned(), value)).collect(),
             flags: BTreeMap::from([
                 ("refused".to_owned(), episode.refused),
@@ -133,8 +130,7 @@ impl Environment for WorldsEnvironment {
                 ("untouched".to_owned(), episode.states == episode.places.start),
             ]),
             feedback: feedback(episode, &gold),
-            turns: BTreeMap::new(),
-            error_turn: None,
+            ..Verdict::scored("", 0.0, found.trace == 1.0 && found.state == 1.0)
         })
     }
 }
