@@ -119,7 +119,8 @@ class Environment:
 
     def verify(self) -> Any:
         """Judges the episode: a number is the reward, a bool is success with reward 1 or 0, a dict without other fields
-        is named rewards, and a dict with `reward` or `rewards`, `success`, `flags`, `feedback` is everything."""
+        is named rewards, and a dict with `reward` or `rewards`, `turn_rewards`, `span_rewards`, `success`, `flags`,
+        `feedback` is everything."""
         raise NotImplementedError(f"{type(self).__name__} has no method `verify`")
 
     def close(self) -> None:
@@ -282,7 +283,7 @@ def _step(outcome: Any) -> dict[str, Any]:
     return {"messages": outcome}
 
 
-_VERDICT = ("reward", "rewards", "success", "flags", "metrics", "feedback", "error")
+_VERDICT = ("reward", "rewards", "turn_rewards", "span_rewards", "success", "flags", "metrics", "feedback", "error")
 
 
 def _verdict(outcome: Any) -> dict[str, Any]:

@@ -95,6 +95,8 @@ class Verdict:
     """Why it could not be judged. The episode is then unscored: nothing is learnt from it."""
     turn_rewards: Sequence[float | Mapping[str, float] | None] = ()
     """What each turn of the policy earned, added to the rewards of the same name (a number: to `reward`)."""
+    span_rewards: Mapping[str, float | Mapping[str, float]] = field(default_factory=dict)
+    """What each span of the answers earned, by its name in the recipe's `[[spans]]`, added in the same way."""
 
 
 Outcome = Union[bool, float, Mapping[str, float], Verdict]
@@ -339,7 +341,8 @@ def _verdict(outcome: object) -> Verdict:
         return Verdict(reward=float(outcome), success=outcome)
     if not isinstance(outcome, Mapping):
         return Verdict(reward=_number(outcome, "the reward"))
-    fields = [name for name in outcome if name in ("rewards", "turn_rewards", "success", "flags", "feedback", "error")]
+    parts = ("rewards", "turn_rewards", "span_rewards", "success", "flags", "feedback", "error")
+    fields = [name for name in outcome if name in parts]
     if fields:
         raise TypeError(f"the reward function returned a dict with `{fields[0]}`: return a Verdict to state that")
     return Verdict(rewards=outcome)
@@ -357,7 +360,10 @@ def _verdict_fields(verdict: Verdict) -> dict[str, Any]:
         rewards = verdict.rewards.items()
         fields["rewards"] = {str(name): _number(reward, f"the reward `{name}`") for name, reward in rewards}
     if len(verdict.turn_rewards):
-        fields["turn_rewards"] = [_turn(turn) for turn in verdict.turn_rewards]
+        fields["turn_rewards"] = [_earned(turn, "a turn") for turn in verdict.turn_rewards]
+    if verdict.span_rewards:
+        spans = verdict.span_rewards.items()
+        fields["span_rewards"] = {str(name): _earned(earned, f"the span `{name}`") for name, earned in spans}
     if not fields:
         raise ValueError("the reward function returned no reward")
     if verdict.success is not None:
@@ -369,10 +375,10 @@ def _verdict_fields(verdict: Verdict) -> dict[str, Any]:
     return fields
 
 
-def _turn(earned: object) -> Any:
+def _earned(earned: object, part: str) -> Any:
     if isinstance(earned, Mapping):
-        return {str(name): _number(reward, f"the reward `{name}` of a turn") for name, reward in earned.items()}
-    return None if earned is None else _number(earned, "the reward of a turn")
+        return {str(name): _number(reward, f"the reward `{name}` of {part}") for name, reward in earned.items()}
+    return None if earned is None else _number(earned, f"the reward of {part}")
 
 
 def _plain(value: Any) -> Any:

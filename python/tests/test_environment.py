@@ -138,6 +138,7 @@ class Helper(unittest.TestCase):
             ("verify", "True", {"reward": 1.0, "success": True}),
             ("verify", "0.5", {"reward": 0.5}),
             ("verify", "{'right': 1, 'short': 0.5}", {"rewards": {"right": 1, "short": 0.5}}),
+            ("verify", "{'span_rewards': {'thoughts': 1}}", {"span_rewards": {"thoughts": 1}}),
             ("verify", "{'reward': 1, 'success': False}", {"reward": 1, "success": False}),
             ("step", "None", {"error": "TypeError: step returned None: return what the policy reads next, or Done"}),
             ("task", "{'id': 3, 'prompt': 'x'}", {"error": "TypeError: task returned a dict with `id`: a task is given a `name`"}),

@@ -97,6 +97,10 @@ class Protocol(unittest.TestCase):
         by_turn = "Verdict(turn_rewards=[0.5, None, {'tidy': 1}])"
         self.assertEqual(answer_of(by_turn)["turn_rewards"], [0.5, None, {"tidy": 1.0}])
         self.assertIn("the reward of a turn must be a finite number", answer_of("Verdict(turn_rewards=['x'])")["error"])
+        by_span = "Verdict(span_rewards={'thoughts': 0.5, 'answer': {'tidy': 1}})"
+        self.assertEqual(answer_of(by_span)["span_rewards"], {"thoughts": 0.5, "answer": {"tidy": 1.0}})
+        error = answer_of("Verdict(span_rewards={'thoughts': 'x'})")["error"]
+        self.assertIn("the reward of the span `thoughts` must be a finite number", error)
         self.assertEqual(answer_of("Verdict(reward=1, error='no judge')"), {"id": 7, "error": "no judge"})
 
     def test_scalars_of_numpy_and_torch_are_plain_numbers(self):

@@ -8,7 +8,7 @@ use burnish_env::{EnvError, Generator, Redesign};
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::catalogue::{PREFERENCES, REWARD_MODELS};
-use burnish_rl::fact::{COUNTERPART, DEMONSTRATED, HINT, Need};
+use burnish_rl::fact::{COUNTERPART, DEMONSTRATED, HINT, Need, TOKEN_REWARDS};
 use burnish_rl::gate::GateConfig;
 use burnish_rl::overlong::OVERLONG;
 use burnish_rl::plan::RolloutPlan;
@@ -311,6 +311,8 @@ fn check_supplied(
     Ok(())
 }
 
+const LATENT_SPANS: &str = "can't be combined with `[latent]`: latent steps have no text to find marks in";
+
 /// Checks the named spans of answers, and what refers to them.
 fn check_spans(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     for (at, span) in recipe.spans.iter().enumerate() {
@@ -333,8 +335,7 @@ fn check_spans(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
             return Err(source.error(key, "needs `train.method = \"grpo\"`".to_owned()));
         }
         if recipe.latent.is_some() {
-            let problem = "can't be combined with `[latent]`: latent steps have no text to find marks in";
-            return Err(source.error(key, problem.to_owned()));
+            return Err(source.error(key, LATENT_SPANS.to_owned()));
         }
         if names.contains(&on.as_str()) {
             continue;
@@ -346,9 +347,18 @@ fn check_spans(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
         let help = nearest(on, names.iter().copied()).map(|name| format!("did you mean `{name}`?"));
         return Err(RecipeError { help, ..source.error(key, problem) });
     }
+    // Verdicts may reward any of them.
+    let by_token = recipe.advantage.build().is_ok_and(|own| own.needs().contains(&Need::of(&TOKEN_REWARDS)));
+    if by_token && train_is_grpo(recipe) {
+        return match recipe.latent {
+            Some(_) if !names.is_empty() => Err(source.error("spans", LATENT_SPANS.to_owned())),
+            _ => Ok(()),
+        };
+    }
     if let Some(unused) = names.iter().find(|name| named.iter().all(|(_, on)| on != *name)) {
         let problem = format!(
-            "hold `{unused}`, which has no use: set `loss.on = \"{unused}\"`, or `on` of a term of the loss"
+            "hold `{unused}`, which has no use: set `loss.on = \"{unused}\"`, or `on` of a term of the loss, or take an \
+             estimator that pays tokens what their spans earned (`gae`)"
         );
         return Err(source.error("spans", problem));
     }

@@ -3,8 +3,8 @@
 
 use burnish_rl::fact::{
     BOOTSTRAP, COMPONENTS, CONTINUED, COUNTERPART, DEMONSTRATED, FLAW, Fact, GREEDY_REWARD, HINT, LOGPROBS,
-    REFERENCE, SEGMENT_REWARDS, SEGMENTS, SQUARES, TASK_DRIFT, TEACHER, TEACHER_HEAD, TURN_REWARDS,
-    TURN_STATES, VALUES, WINS, WORTH,
+    REFERENCE, SEGMENT_REWARDS, SEGMENTS, SQUARES, TASK_DRIFT, TEACHER, TEACHER_HEAD, TOKEN_REWARDS,
+    TURN_REWARDS, TURN_STATES, VALUES, WINS, WORTH,
 };
 use burnish_rl::plan::RolloutPlan;
 
@@ -67,7 +67,7 @@ pub static OF_TEACHER: Supply = Supply {
 };
 
 /// What verdicts and traces contain.
-pub static OF_VERDICTS: Supply = Supply::plain(&[&COMPONENTS, &TURN_REWARDS, &TURN_STATES]);
+pub static OF_VERDICTS: Supply = Supply::plain(&[&COMPONENTS, &TURN_REWARDS, &TOKEN_REWARDS, &TURN_STATES]);
 
 /// Values of a critic.
 pub static OF_CRITIC: Supply = Supply {

@@ -55,6 +55,11 @@ pub static COMPONENTS: Fact =
 /// What each turn earned; a number that is not finite counts as nothing.
 pub static TURN_REWARDS: Fact = Fact { id: "turn.rewards", per: Per::Turn, about: "what each turn earned" };
 
+/// What each token earned: a turn's reward is at the turn's last token, that of a named span of the answers at the last
+/// token of the span, and the rest at the last token of the rollout. A number that is not finite counts as nothing.
+pub static TOKEN_REWARDS: Fact =
+    Fact { id: "token.rewards", per: Per::Token, about: "what each token earned" };
+
 /// For each turn, a number that identifies the environment's state in which it was taken: equal states have equal
 /// numbers.
 pub static TURN_STATES: Fact =
@@ -149,6 +154,7 @@ pub static COUNTERPART: Fact =
 pub static FACTS: &[&Fact] = &[
     &COMPONENTS,
     &TURN_REWARDS,
+    &TOKEN_REWARDS,
     &TURN_STATES,
     &SEGMENTS,
     &SEGMENT_REWARDS,

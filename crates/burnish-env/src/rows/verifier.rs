@@ -228,8 +228,18 @@ fn refused(line: &str, what: &str) -> String {
 }
 
 /// What an answer may state.
-const FIELDS: [&str; 9] =
-    ["id", "reward", "rewards", "turn_rewards", "success", "flags", "metrics", "feedback", "error"];
+const FIELDS: [&str; 10] = [
+    "id",
+    "reward",
+    "rewards",
+    "turn_rewards",
+    "span_rewards",
+    "success",
+    "flags",
+    "metrics",
+    "feedback",
+    "error",
+];
 
 /// The verdict in an answer.
 pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, String> {
@@ -261,22 +271,20 @@ pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, Strin
         }
     }
     let turns = field("turn_rewards").map(read_turns).transpose()?.unwrap_or_default();
-    if rewards.is_empty() && turns.is_empty() {
+    let spans = field("span_rewards").map(read_spans).transpose()?.unwrap_or_default();
+    if rewards.is_empty() && turns.is_empty() && spans.is_empty() {
         return Err("the verifier's answer has neither `reward` nor `rewards`".to_owned());
     }
-    for (_, name, reward) in &turns {
-        *rewards.entry(name.clone()).or_default() += reward;
-    }
+    let parts = turns.values().chain(spans.values()).flatten();
+    parts.for_each(|(name, reward)| *rewards.entry(name.clone()).or_default() += reward);
     let stated = field("success")
         .map(|success| success.as_bool().ok_or("the verifier's `success` must be true or false"))
         .transpose()?;
     // Code that needs a yes or no gets one, but a reward above 0 is not a success that could be reported.
     let is_positive = || rewards.get("reward").copied().unwrap_or_else(|| rewards.values().sum()) > 0.0;
     let (success, has_success) = (stated.unwrap_or_else(is_positive), stated.is_some());
-    let mut verdict = Verdict { rewards, success, has_success, ..Verdict::scored("", 0.0, false) };
-    for (turn, name, reward) in turns {
-        *verdict.turns.entry(turn).or_default().entry(name).or_default() += reward;
-    }
+    let mut verdict =
+        Verdict { rewards, turns, spans, success, has_success, ..Verdict::scored("", 0.0, false) };
     if let Some(flags) = field("flags") {
         let flags = flags.as_object().ok_or("the verifier's `flags` must be a table of true or false")?;
         for (name, flag) in flags {
@@ -300,23 +308,29 @@ pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, Strin
     Ok(verdict)
 }
 
-/// The rewards of turns: a list with a number, a table of numbers, or null for each turn of the policy.
-fn read_turns(value: &Value) -> Result<Vec<(usize, String, f64)>, String> {
-    let items =
+/// The rewards of turns: a list with [what was earned](read_earned) by each turn of the policy.
+fn read_turns(value: &Value) -> Result<BTreeMap<usize, BTreeMap<String, f64>>, String> {
+    let turns =
         value.as_array().ok_or("the verifier's `turn_rewards` must be a list, an entry for each turn")?;
-    let mut turns = Vec::new();
-    for (turn, item) in items.iter().enumerate() {
-        match item {
-            Value::Null => {}
-            Value::Object(named) => {
-                for (name, reward) in named {
-                    turns.push((turn, name.clone(), finite(reward, name)?));
-                }
-            }
-            reward => turns.push((turn, "reward".to_owned(), finite(reward, "reward")?)),
-        }
-    }
-    Ok(turns)
+    let earned = |(turn, earned)| Ok((turn, read_earned(earned)?));
+    let turns = turns.iter().enumerate().filter(|(_, earned)| !earned.is_null());
+    turns.map(earned).collect()
+}
+
+/// The rewards of spans: a table with [what was earned](read_earned) by the span of each name.
+fn read_spans(value: &Value) -> Result<BTreeMap<String, BTreeMap<String, f64>>, String> {
+    let spans =
+        value.as_object().ok_or("the verifier's `span_rewards` must be a table, an entry for each span")?;
+    let earned = |(name, earned): (&String, &Value)| Ok((name.clone(), read_earned(earned)?));
+    spans.iter().filter(|(_, earned)| !earned.is_null()).map(earned).collect()
+}
+
+/// What a part of an episode earned: a number, or a table of numbers.
+fn read_earned(value: &Value) -> Result<BTreeMap<String, f64>, String> {
+    let Value::Object(named) = value else {
+        return Ok(BTreeMap::from([("reward".to_owned(), finite(value, "reward")?)]));
+    };
+    named.iter().map(|(name, reward)| Ok((name.clone(), finite(reward, name)?))).collect()
 }
 
 /// The greatest reward: squares of rewards and their sums must be numbers too.
@@ -361,6 +375,19 @@ mod tests {
         assert_eq!(verdict(json!({"id": 3, "turn_rewards": [1, 1]})).unwrap().rewards["reward"], 2.0);
         for (turns, problem) in [(json!({"0": 1}), "must be a list"), (json!(["much"]), "finite number")] {
             let error = verdict(json!({"id": 3, "turn_rewards": turns})).unwrap_err();
+            assert!(error.contains(problem), "{error}");
+        }
+        let spans = json!({"thoughts": 0.5, "answer": {"tidy": 2, "reward": -1}, "rest": null});
+        let by_span =
+            verdict(json!({"id": 3, "reward": 1, "turn_rewards": [1], "span_rewards": spans})).unwrap();
+        assert_eq!(by_span.rewards, BTreeMap::from([("reward".into(), 1.5), ("tidy".into(), 2.0)]));
+        let of_span = |name: &str| by_span.spans.get(name).cloned();
+        assert_eq!(of_span("thoughts"), Some(BTreeMap::from([("reward".into(), 0.5)])));
+        assert_eq!(of_span("answer"), Some(BTreeMap::from([("tidy".into(), 2.0), ("reward".into(), -1.0)])));
+        assert_eq!((of_span("rest"), by_span.turns.len()), (None, 1));
+        assert_eq!(verdict(json!({"id": 3, "span_rewards": {"a": 2}})).unwrap().rewards["reward"], 2.0);
+        for (spans, problem) in [(json!([1]), "must be a table"), (json!({"a": "much"}), "finite number")] {
+            let error = verdict(json!({"id": 3, "span_rewards": spans})).unwrap_err();
             assert!(error.contains(problem), "{error}");
         }
         let stated = verdict(json!({"id": 3, "reward": 0.5, "success": true})).unwrap();

@@ -3,8 +3,8 @@
 //! **What it does.** Adds up how much better than expected each token turned out, step by step: `λ` chooses between the
 //! critic's opinion (0) and the reward that came in the end (1).
 //!
-//! **Formula.** For token `t` of the `T` sampled tokens of a rollout, with `V` the critic's values, `r_t` what a turn
-//! earned at its last token and 0 elsewhere (the reward at the last token of all, if turns earn nothing of their own),
+//! **Formula.** For token `t` of the `T` sampled tokens of a rollout, with `V` the critic's values, `r_t` what the token
+//! earned ([`crate::fact::TOKEN_REWARDS`]: the reward at the last token of all, if turns and spans earn nothing of their own),
 //! and `V_T` 0 if the rollout came to its end, or the critic's estimate if it was cut off:
 //!
 //! ```text
@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 
 use super::common::of_tokens;
 use super::{Advantage, Estimator, Rollout, Rollouts, Whiten};
-use crate::fact::{BOOTSTRAP, Need, TURN_REWARDS, VALUES};
+use crate::fact::{BOOTSTRAP, Need, TOKEN_REWARDS, VALUES};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -87,14 +87,17 @@ impl Part for Gae {
 impl Gae {
     fn credit(&self, rollout: &Rollout) -> Option<Vec<f64>> {
         let whole = rollout.score()?;
-        let turns = rollout.facts.of(&TURN_REWARDS);
-        let earned = |at: usize| match turns.len() {
-            0 if at + 1 == rollout.tokens => whole,
-            0 => 0.0,
-            _ => {
-                let ended = rollout.turns.iter().zip(turns).filter(|(turn, _)| turn.end == at + 1);
-                ended.map(|(_, earned)| earned).filter(|earned| earned.is_finite()).sum()
+        let tokens = rollout.facts.of(&TOKEN_REWARDS);
+        let earned = |at: usize| match tokens.get(at) {
+            Some(earned) => {
+                if earned.is_finite() {
+                    *earned
+                } else {
+                    0.0
+                }
             }
+            None if at + 1 == rollout.tokens => whole,
+            None => 0.0,
         };
         let mut next_value = rollout.facts.number(&BOOTSTRAP).unwrap_or(0.0);
         let mut next_credit = 0.0;
@@ -110,7 +113,7 @@ impl Gae {
 
 impl Estimator for Gae {
     fn needs(&self) -> Vec<Need> {
-        Need::all(&[&VALUES, &BOOTSTRAP, &TURN_REWARDS])
+        Need::all(&[&VALUES, &BOOTSTRAP, &TOKEN_REWARDS])
     }
 
     fn compares_within_groups(&self) -> bool {

@@ -8,7 +8,7 @@ use burnish_rl::advantage::{
 };
 use burnish_rl::catalogue::ADVANTAGES;
 use burnish_rl::fact::{
-    BOOTSTRAP, COMPONENTS, CONTINUED, FACTS, Per, TURN_REWARDS, TURN_STATES, VALUES, WINS,
+    BOOTSTRAP, COMPONENTS, CONTINUED, FACTS, Per, TOKEN_REWARDS, TURN_REWARDS, TURN_STATES, VALUES, WINS,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -76,8 +76,8 @@ proptest! {
         all in rollouts(GROUP_SIZE),
         gamma in 0.5..1.0f64,
     ) {
-        let by_turn = all;
-        let all = changed(&by_turn, |own| own.facts.forget(&TURN_REWARDS));
+        let by_token = all;
+        let all = changed(&by_token, |own| own.facts.forget(&TOKEN_REWARDS));
         let free = changed(&all, |own| {
             own.facts.forget(&BOOTSTRAP);
             change(own, &VALUES, |values| values.fill(0.0));
@@ -99,23 +99,22 @@ proptest! {
             let Some(Advantage::Tokens(found)) = found else { panic!("{found:?}") };
             prop_assert!(found.iter().zip(&expected).all(|(found, expected)| is_near(*found, *expected, 1e-12)));
         }
-        // Rewards of turns: what the turn and those after it earned. If only the last earned anything, it is as above.
+        // Rewards of tokens: what the token and those after it earned. If only the last earned anything, it is as above.
         let gae = Gae { whiten: Whiten::None, ..Gae::default() };
-        let free = changed(&by_turn, |own| {
+        let free = changed(&by_token, |own| {
             own.facts.forget(&BOOTSTRAP);
             change(own, &VALUES, |values| values.fill(0.0));
         });
         for (found, own) in credit(&gae, &free).iter().zip(&free) {
             let Some(Advantage::Tokens(found)) = found else { continue };
-            let earned = own.facts.of(&TURN_REWARDS);
-            for (turn, tokens) in own.turns.iter().enumerate() {
-                let expected: f64 = earned[turn..].iter().sum();
-                prop_assert!(found[tokens.clone()].iter().all(|found| is_near(*found, expected, 1e-9)));
+            let earned = own.facts.of(&TOKEN_REWARDS);
+            for (at, found) in found.iter().enumerate() {
+                prop_assert!(is_near(*found, earned[at..].iter().sum(), 1e-9));
             }
         }
-        let last = changed(&by_turn, |own| {
+        let last = changed(&by_token, |own| {
             let reward = own.reward.unwrap_or(0.0);
-            change(own, &TURN_REWARDS, |earned| {
+            change(own, &TOKEN_REWARDS, |earned| {
                 earned.fill(0.0);
                 if let Some(last) = earned.last_mut() {
                     *last = reward;

@@ -9,7 +9,7 @@ use burnish_rl::advantage::{
 use burnish_rl::catalogue::ADVANTAGES;
 use burnish_rl::fact::{
     BOOTSTRAP, COMPONENTS, Continuations, FLAW, GREEDY_REWARD, LOGPROBS, Need, SEGMENT_REWARDS, SEGMENTS,
-    SQUARES, TASK_DRIFT, TURN_REWARDS, TURN_STATES, VALUES, WINS,
+    SQUARES, TASK_DRIFT, TOKEN_REWARDS, TURN_REWARDS, TURN_STATES, VALUES, WINS,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -187,7 +187,7 @@ fn what_an_estimator_needs_is_what_it_reads() {
         ("rdpo", Need::all(&[&COMPONENTS])),
         ("skpo", Need::all(&[&TASK_DRIFT])),
         ("optimal_token_baseline", Need::all(&[&LOGPROBS, &SQUARES])),
-        ("gae", Need::all(&[&VALUES, &BOOTSTRAP, &TURN_REWARDS])),
+        ("gae", Need::all(&[&VALUES, &BOOTSTRAP, &TOKEN_REWARDS])),
         ("pairwise_difference", Need::all(&[&WINS])),
         ("vineppo", vec![continued]),
         ("gigpo", Need::all(&[&TURN_REWARDS, &TURN_STATES])),

@@ -91,12 +91,6 @@ fn rollouts(groups: &[Vec<Member>]) -> (Vec<Rollout>, Vec<Range<usize>>) {
     (all, ranges)
 }
 
-/// The rollouts without rewards of turns: verl's GAE was given the reward of each episode at its last token.
-fn of_episodes(mut rollouts: Vec<Rollout>) -> Vec<Rollout> {
-    rollouts.iter_mut().for_each(|rollout| rollout.facts.forget(&TURN_REWARDS));
-    rollouts
-}
-
 #[expect(clippy::unwrap_used, reason = "the file is part of the test")]
 fn golden() -> Golden {
     serde_json::from_str(include_str!("../golden/advantage.json")).unwrap()
@@ -158,10 +152,7 @@ fn advantages_are_those_of_verl_and_numpy() {
     let golden = golden();
     let mut compared: BTreeMap<&str, usize> = BTreeMap::new();
     for case in &golden.cases {
-        let (mut all, groups) = rollouts(&golden.batches[&case.batch]);
-        if case.estimator == "gae" {
-            all = of_episodes(all);
-        }
+        let (all, groups) = rollouts(&golden.batches[&case.batch]);
         let credit =
             estimator(&case.estimator, &case.settings).advantages(&Rollouts { all: &all, groups: &groups });
         assert_eq!((credit.len(), case.advantages.len()), (all.len(), all.len()));
@@ -206,7 +197,7 @@ fn what_a_critic_learns_is_what_verl_returns() {
     let mut compared = 0;
     for case in golden.cases.iter().filter(|case| case.estimator == "gae") {
         let gae: Gae = serde_json::from_value(case.settings.clone()).unwrap();
-        let all = of_episodes(rollouts(&golden.batches[&case.batch]).0);
+        let all = rollouts(&golden.batches[&case.batch]).0;
         for (rollout, expected) in all.iter().zip(&case.returns) {
             let found = gae.returns(rollout).unwrap();
             assert_eq!(found.len(), expected.len());

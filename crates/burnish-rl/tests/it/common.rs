@@ -3,7 +3,7 @@
 use burnish_rl::advantage::{Advantage, Estimator, Grpo, Phase, Rollout, Rollouts, reward_metrics};
 use burnish_rl::fact::{
     BOOTSTRAP, COMPONENTS, CONTINUED, Fact, GREEDY_REWARD, LOGPROBS, SEGMENT_REWARDS, SEGMENTS, SQUARES,
-    TASK_DRIFT, TURN_REWARDS, TURN_STATES, VALUES, WINS,
+    TASK_DRIFT, TOKEN_REWARDS, TURN_REWARDS, TURN_STATES, VALUES, WINS,
 };
 use burnish_rl::{
     BatchConstant, Evaluation, LossConfig, Losses, Objective, PolicyLoss, Streams, TokenLoss, Tokens, Totals,
@@ -305,7 +305,12 @@ pub(crate) fn rollouts(size: usize) -> impl Strategy<Value = Vec<Rollout>> {
                 ..Rollout::default().with_turns(&turns)
             };
             let known = &statistics[..rollout.tokens];
+            let mut tokens = vec![0.0; rollout.tokens];
+            for (turn, (reward, _, _)) in rollout.turns.iter().zip(&steps) {
+                tokens[turn.end - 1] += *reward;
+            }
             let rollout = rollout
+                .with(&TOKEN_REWARDS, tokens)
                 .with(&COMPONENTS, components)
                 .with(&TURN_REWARDS, steps.iter().map(|(reward, _, _)| *reward).collect::<Vec<f64>>())
                 .with(&TURN_STATES, steps.iter().map(|(_, state, _)| f64::from(*state)).collect::<Vec<f64>>())

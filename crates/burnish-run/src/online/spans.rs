@@ -50,7 +50,7 @@ impl Groups {
 
 impl OwnSample {
     /// For each token, whether a turn sampled it and it begins inside of the span.
-    fn tokens_in(&self, span: &SpanSection, tokenizer: &Tokenizer) -> Result<Vec<bool>, RunError> {
+    pub(super) fn tokens_in(&self, span: &SpanSection, tokenizer: &Tokenizer) -> Result<Vec<bool>, RunError> {
         let ids = &self.sample.ids;
         let mut is_inside = vec![false; ids.len()];
         for turn in self.turns() {
