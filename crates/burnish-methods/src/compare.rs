@@ -98,6 +98,7 @@ impl Batch {
             groups: &groups,
             directions: &[],
             parts: &[],
+            facts: &[],
             batch_constants: &[],
         };
         let objective = PolicyLoss::new(&loss)?;

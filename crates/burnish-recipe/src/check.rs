@@ -262,9 +262,11 @@ fn check_supplied(
     let gate = gate.map_err(|error| source.refused(&format!("gate.{}", error.key), error.problem))?;
     let gate_id = recipe.gate.as_ref().map_or("", |gate| gate.gate.as_str());
     let plan_id = recipe.plan.as_ref().map_or("", |plan| plan.plan.as_str());
+    let mut of_loss = objective.needs().facts();
+    of_loss.extend(Need::all(&objective.facts()));
     let asking = [
         ("advantage.estimator", advantage.estimator.as_str(), estimator.needs()),
-        ("loss.objective", loss.objective.as_str(), objective.needs().facts()),
+        ("loss.objective", loss.objective.as_str(), of_loss),
         ("plan.plan", plan_id, plan.map(|plan| plan.needs()).unwrap_or_default()),
         ("selection.selector", selection.selector.as_str(), selector.needs()),
         ("gate.gate", gate_id, gate.map(|gate| gate.needs()).unwrap_or_default()),
@@ -311,8 +313,6 @@ fn check_supplied(
     Ok(())
 }
 
-const LATENT_SPANS: &str = "can't be combined with `[latent]`: latent steps have no text to find marks in";
-
 /// Checks the named spans of answers, and what refers to them.
 fn check_spans(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     for (at, span) in recipe.spans.iter().enumerate() {
@@ -322,20 +322,27 @@ fn check_spans(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
             return Err(source.error(&format!("spans[{at}].name"), problem));
         }
     }
+    let objective = recipe.loss.build().ok();
     let terms = recipe.loss.terms.iter().enumerate();
-    let of_terms = terms.map(|(at, term)| (format!("loss.terms[{at}].on"), &term.on));
-    let named = std::iter::once(("loss.on".to_owned(), &recipe.loss.on)).chain(of_terms);
-    let named: Vec<(String, &String)> = named.filter(|(_, name)| !name.is_empty()).collect();
+    let of_terms = terms.map(|(at, term)| (format!("loss.terms[{at}].on"), term.on.clone()));
+    let asked = objective.iter().flat_map(|own| own.spans()).map(|name| ("loss.objective".to_owned(), name));
+    let named = std::iter::once(("loss.on".to_owned(), recipe.loss.on.clone())).chain(of_terms).chain(asked);
+    let named: Vec<(String, String)> = named.filter(|(_, name)| !name.is_empty()).collect();
     let names: Vec<&str> = recipe.spans.iter().map(|span| span.name.as_str()).collect();
     if !train_is_grpo(recipe) && !recipe.loss.terms.is_empty() {
         return Err(source.error("loss.terms", "need `train.method = \"grpo\"`".to_owned()));
+    }
+    if let Some(fact) = objective.filter(|_| !train_is_grpo(recipe)).and_then(|own| own.facts().pop()) {
+        let problem = format!("needs `{}` ({}), which rows do not have", fact.id, fact.about);
+        return Err(source.error("loss.objective", problem));
     }
     for (key, on) in &named {
         if !train_is_grpo(recipe) {
             return Err(source.error(key, "needs `train.method = \"grpo\"`".to_owned()));
         }
         if recipe.latent.is_some() {
-            return Err(source.error(key, LATENT_SPANS.to_owned()));
+            let problem = "can't be combined with `[latent]`: latent steps have no text to find marks in";
+            return Err(source.error(key, problem.to_owned()));
         }
         if names.contains(&on.as_str()) {
             continue;
@@ -350,12 +357,9 @@ fn check_spans(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     // Verdicts may reward any of them.
     let by_token = recipe.advantage.build().is_ok_and(|own| own.needs().contains(&Need::of(&TOKEN_REWARDS)));
     if by_token && train_is_grpo(recipe) {
-        return match recipe.latent {
-            Some(_) if !names.is_empty() => Err(source.error("spans", LATENT_SPANS.to_owned())),
-            _ => Ok(()),
-        };
+        return Ok(());
     }
-    if let Some(unused) = names.iter().find(|name| named.iter().all(|(_, on)| on != *name)) {
+    if let Some(unused) = names.iter().find(|name| named.iter().all(|(_, on)| on.as_str() != **name)) {
         let problem = format!(
             "hold `{unused}`, which has no use: set `loss.on = \"{unused}\"`, or `on` of a term of the loss, or take an \
              estimator that pays tokens what their spans earned (`gae`)"

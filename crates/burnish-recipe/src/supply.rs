@@ -2,7 +2,7 @@
 //! provider for each of [`SUPPLIES`].
 
 use burnish_rl::fact::{
-    BOOTSTRAP, COMPONENTS, CONTINUED, COUNTERPART, DEMONSTRATED, FLAW, Fact, GREEDY_REWARD, HINT, LOGPROBS,
+    BOOTSTRAP, COMPONENTS, CONTINUED, COUNTERPART, DEMONSTRATED, FLAW, Fact, GREEDY_REWARD, HINT, LOGPROBS, Need,
     REFERENCE, SEGMENT_REWARDS, SEGMENTS, SQUARES, TASK_DRIFT, TEACHER, TEACHER_HEAD, TOKEN_REWARDS,
     TURN_REWARDS, TURN_STATES, VALUES, WINS, WORTH,
 };
@@ -71,6 +71,13 @@ pub static OF_VERDICTS: Supply = Supply::plain(&[&COMPONENTS, &TURN_REWARDS, &TO
 
 /// Values of a critic.
 pub static OF_CRITIC: Supply = Supply {
+    clash: |recipe, _| {
+        let learns = recipe.advantage.build().is_ok_and(|own| own.needs().contains(&Need::of(&VALUES)));
+        (!learns).then_some((
+            "advantage.estimator",
+            "whose critic learns what the estimator returns; take \"gae\"",
+        ))
+    },
     table: Some(Table {
         key: "critic",
         makes: "a critic",

@@ -376,3 +376,12 @@ fn a_grammar_of_training_alone_is_told() {
     };
     assert!(told(&[grammar, off]) && !told(&[grammar, off, "eval.grammar={regex=\"[a-z]+\"}"]) && !told(&[]));
 }
+
+#[test]
+fn spans_that_only_verdicts_reward_need_an_estimator_that_pays_tokens() {
+    let span = "spans=[{name=\"thoughts\", end=\"</think>\"}]";
+    let error = read(SMALL, &[span]).unwrap_err();
+    assert!(error.contains("`thoughts`, which has no use") && error.contains("`gae`"), "{error}");
+    let paid = ["critic={}", "advantage.estimator=gae", span];
+    assert_eq!(read(SMALL, &paid).unwrap().spans.len(), 1);
+}

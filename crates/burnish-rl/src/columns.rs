@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Streams, Tokens};
+use crate::{Streams, TokenFact, Tokens};
 
 /// Loss tokens, and their positions in the streams.
 #[derive(Debug, Clone, Default)]
@@ -14,6 +14,7 @@ pub(crate) struct Columns {
     teacher: Vec<f64>,
     entropy: Vec<f64>,
     advantage: Vec<f64>,
+    facts: Vec<TokenFact>,
     batch_constants: Vec<f64>,
     sequences: Vec<Range<usize>>,
 }
@@ -49,6 +50,12 @@ impl Columns {
         if let Some(teacher) = streams.teacher {
             self.teacher.extend(positions.iter().map(|at| teacher[*at]));
         }
+        for (at, TokenFact { id, numbers }) in streams.facts.iter().enumerate() {
+            if self.facts.len() == at {
+                self.facts.push(TokenFact { id: id.clone(), numbers: Vec::new() });
+            }
+            self.facts[at].numbers.extend(positions.iter().map(|at| numbers[*at]));
+        }
         if !streams.batch_constants.is_empty() {
             self.batch_constants.extend(positions.iter().map(|at| streams.batch_constants[*at].value));
         }
@@ -64,6 +71,7 @@ impl Columns {
             teacher: &self.teacher,
             entropy: &self.entropy,
             advantage: &self.advantage,
+            facts: &self.facts,
             batch_constants: &self.batch_constants,
             sequences: &self.sequences,
         }

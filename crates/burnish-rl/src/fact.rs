@@ -177,6 +177,11 @@ pub static FACTS: &[&Fact] = &[
     &COUNTERPART,
 ];
 
+/// The id under which a trainer keeps which tokens are in the span of this name.
+pub fn span_id(name: &str) -> String {
+    format!("span.{name}")
+}
+
 /// A fact that a part asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Need {

@@ -60,7 +60,7 @@ pub use burnish_core::settings::SettingError;
 pub use card::{Card, Check, Family};
 pub use loss_config::LossConfig;
 pub use policy_loss::PolicyLoss;
-pub use seam::{BatchConstant, Evaluation, Metric, Needs, Objective, PartTotals, Streams, Totals};
+pub use seam::{BatchConstant, Evaluation, Metric, Needs, Objective, PartTotals, Streams, TokenFact, Totals};
 pub use settings::{Part, require};
 pub use token_loss::{Bound, Losses, Ratio, RatioBounds, TokenLoss, Tokens};
 pub use value_loss::ValueLoss;

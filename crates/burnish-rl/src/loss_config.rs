@@ -8,6 +8,7 @@ use crate::catalogue::{DISTILLATIONS, Entry, OBJECTIVES, PREFERENCES, REWARD_MOD
 use crate::correction::{BehaviorSource, CorrectionConfig};
 use crate::distillation::HeadLoss;
 use crate::entropy::AdaptiveEntropy;
+use crate::fact::Fact;
 use crate::kl::{AdaptiveKl, KlEstimator};
 use crate::settings::require;
 use crate::terms::{LossTerm, PARTS_MAX, Terms};
@@ -204,6 +205,14 @@ struct Whole {
 impl Objective for Whole {
     fn needs(&self) -> Needs {
         Needs { behavior: self.behavior, ..self.objective.needs() }
+    }
+
+    fn facts(&self) -> Vec<&'static Fact> {
+        self.objective.facts()
+    }
+
+    fn spans(&self) -> Vec<String> {
+        self.objective.spans()
     }
 
     fn batch_constants(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<BatchConstant> {

@@ -19,7 +19,7 @@
 //! let streams = Streams {
 //!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, teacher: None, entropy: &zeros,
 //!     advantage: &[0.0, 0.5, 0.25], loss_mask: &[false, true, true], sequences: &[0..3], groups: &[], directions: &[],
-//!     parts: &[], batch_constants: &[],
+//!     parts: &[], facts: &[], batch_constants: &[],
 //! };
 //! let evaluation = MaskedNll.evaluate(&streams, &Totals { sequences: 2, ..Totals::default() });
 //! assert_eq!(evaluation.loss, 0.875);

@@ -18,7 +18,7 @@
 //! let streams = Streams {
 //!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, teacher: None, entropy: &zeros,
 //!     advantage: &zeros, loss_mask: &[false, true, true], sequences: &[0..3], groups: &[], directions: &[],
-//!     parts: &[], batch_constants: &[],
+//!     parts: &[], facts: &[], batch_constants: &[],
 //! };
 //! let totals = Totals {
 //!     sequences: 1, tokens: 2, tokens_generation: 2, minibatches: 1, ..Totals::default()

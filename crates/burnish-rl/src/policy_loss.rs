@@ -53,7 +53,7 @@
 //! let streams = Streams {
 //!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, teacher: None, entropy: &entropy,
 //!     advantage: &[2.0, 2.0], loss_mask: &[true, true], sequences: &[0..2], groups: &[], directions: &[],
-//!     parts: &[], batch_constants: &[],
+//!     parts: &[], facts: &[], batch_constants: &[],
 //! };
 //! let totals = Totals { sequences: 1, tokens: 2, tokens_generation: 2, minibatches: 1, ..Totals::default() };
 //! let evaluation = grpo.evaluate(&streams, &totals);
@@ -71,6 +71,7 @@ use std::ops::Range;
 use crate::columns::Columns;
 use crate::correction::{Corrected, Diagnostics};
 use crate::entropy::quantile;
+use crate::fact::Fact;
 use crate::kl;
 use crate::{
     BatchConstant, Bound, Evaluation, LossConfig, Losses, Metric, Needs, Objective, Ratio, RatioBounds,
@@ -190,6 +191,14 @@ impl Objective for PolicyLoss {
             groups: own.groups || config.aggregation.needs_groups(),
             ..own
         }
+    }
+
+    fn facts(&self) -> Vec<&'static Fact> {
+        self.token_loss.facts()
+    }
+
+    fn spans(&self) -> Vec<String> {
+        self.token_loss.spans()
     }
 
     fn surrogate(&self) -> Option<RatioBounds> {
@@ -387,5 +396,69 @@ impl Means {
             metrics.push(Metric { name: "entropy_top", sum: self.fork_entropy, weight: self.forks });
         }
         metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TokenFact;
+    use crate::fact::VALUES;
+
+    /// The squared distance of log-probs from values, inside of a span.
+    struct InSpan;
+
+    impl TokenLoss for InSpan {
+        fn facts(&self) -> Vec<&'static Fact> {
+            vec![&VALUES]
+        }
+
+        fn spans(&self) -> Vec<String> {
+            vec!["thoughts".to_owned()]
+        }
+
+        fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {
+            let (Some(values), Some(inside)) = (tokens.fact(&VALUES), tokens.span("thoughts")) else {
+                return;
+            };
+            assert_eq!(tokens.span("answer"), None);
+            for at in 0..tokens.len() {
+                let distance = tokens.policy[at] - values[at];
+                losses.value[at] = inside[at] * distance.powi(2);
+                losses.d_policy[at] = inside[at] * 2.0 * distance;
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_loss_has_the_facts_and_spans_that_it_asks_for_at_the_tokens_of_the_loss() {
+        let loss = PolicyLoss { token_loss: Box::new(InSpan), config: LossConfig::default() };
+        assert_eq!(loss.token_facts(), ["critic.values", "span.thoughts"]);
+        let (policy, entropy) = ([-0.5, -1.5, -1.0, -2.0, -0.25], [0.0; 5]);
+        let numbers = [[9.0, -1.0, 9.0, -1.0, -1.0], [1.0, 1.0, 1.0, 0.0, 1.0]];
+        let ids = loss.token_facts().into_iter();
+        let facts: Vec<TokenFact> =
+            ids.zip(numbers).map(|(id, numbers)| TokenFact { id, numbers: numbers.to_vec() }).collect();
+        let streams = Streams {
+            policy: &policy,
+            proximal: &policy,
+            behavior: &policy,
+            reference: None,
+            teacher: None,
+            entropy: &entropy,
+            advantage: &[1.0; 5],
+            loss_mask: &[false, true, false, true, true],
+            sequences: &[0..3, 3..5],
+            groups: &[],
+            directions: &[],
+            parts: &[],
+            facts: &facts,
+            batch_constants: &[],
+        };
+        let totals =
+            Totals { sequences: 2, tokens: 3, tokens_generation: 3, minibatches: 1, ..Totals::default() };
+        let found = loss.evaluate(&streams, &totals);
+        assert_eq!(found.d_policy, [0.0, -1.0 / 3.0, 0.0, 0.0, 1.5 / 3.0]);
+        assert!((found.loss - (0.25 + 0.5625) / 3.0).abs() < 1e-15);
     }
 }

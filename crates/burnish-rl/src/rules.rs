@@ -6,8 +6,9 @@ use crate::aggregation::Aggregation;
 use crate::correction::{
     BehaviorSource, CorrectionConfig, ProximalSource, Rejected, Scope, WeightConfig, WeightLevel,
 };
+use crate::fact::span_id;
 use crate::kl::KlEstimator;
-use crate::{LossConfig, Losses, Objective, Streams, TokenLoss, Tokens, Totals};
+use crate::{LossConfig, Losses, Objective, Streams, TokenFact, TokenLoss, Tokens, Totals};
 
 /// The part of a recipe that the rules look at.
 #[derive(Debug, Clone, Copy)]
@@ -300,6 +301,7 @@ fn looks_at_behavior(loss: &dyn TokenLoss) -> bool {
 /// The same for an objective with everything that [`crate::PolicyLoss`] adds to it.
 fn reads_behavior(objective: &dyn Objective) -> bool {
     let pair = 0..2;
+    let facts = known(objective.token_facts(), 2);
     let said = |behavior: f64| {
         let (behavior, same) = ([behavior; 2], [-1.0; 2]);
         let unmarked = Streams {
@@ -315,6 +317,7 @@ fn reads_behavior(objective: &dyn Objective) -> bool {
             groups: std::slice::from_ref(&pair),
             directions: &[],
             parts: &[],
+            facts: &facts,
             batch_constants: &[],
         };
         let totals = Totals {
@@ -339,9 +342,16 @@ fn reads_behavior(objective: &dyn Objective) -> bool {
     ELSEWHERE.iter().any(|behavior| said(-1.0) != said(*behavior))
 }
 
+/// Facts of some tokens, each of them 1.
+fn known(ids: impl IntoIterator<Item = String>, tokens: usize) -> Vec<TokenFact> {
+    ids.into_iter().map(|id| TokenFact { id, numbers: vec![1.0; tokens] }).collect()
+}
+
 /// Value and derivative of one token with an advantage of 1 and a log-prob of -1.
 fn said(loss: &dyn TokenLoss, proximal: f64, behavior: f64) -> (Vec<f64>, Vec<f64>) {
     let whole = 0..1;
+    let spans = loss.spans().into_iter().map(|span| span_id(&span));
+    let facts = known(loss.facts().iter().map(|fact| fact.id.to_owned()).chain(spans), 1);
     let unmarked = Tokens {
         policy: &[-1.0],
         detached: &[-1.0],
@@ -350,6 +360,7 @@ fn said(loss: &dyn TokenLoss, proximal: f64, behavior: f64) -> (Vec<f64>, Vec<f6
         teacher: &[-1.0],
         entropy: &[1.0],
         advantage: &[1.0],
+        facts: &facts,
         batch_constants: &[0.0],
         sequences: std::slice::from_ref(&whole),
     };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::RatioBounds;
 use crate::correction::BehaviorSource;
 use crate::distillation::{HeadLoss, HeadTarget};
-use crate::fact::{MISMATCHED, Need, REFERENCE, TEACHER};
+use crate::fact::{Fact, MISMATCHED, Need, REFERENCE, TEACHER, span_id};
 use crate::terms::PARTS_MAX;
 
 /// Per-token streams of some whole sequences. All slices have one entry per *scored position*, a token whose
@@ -39,8 +39,26 @@ pub struct Streams<'a> {
     /// The parts of the batch that each token belongs to, for losses on parts ([`crate::terms`]): bit `k` is part `k`. Empty if
     /// every token belongs to all.
     pub parts: &'a [u8],
+    /// What the objective asked to know about single tokens: [`Objective::facts`], [`Objective::spans`].
+    pub facts: &'a [TokenFact],
     /// What [`Objective::batch_constants`] returned for each position; empty if the objective has no batch_constants.
     pub batch_constants: &'a [BatchConstant],
+}
+
+/// Something known about single tokens: a number for each position.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenFact {
+    /// The id of the fact, or of the span ([`span_id`]).
+    pub id: String,
+    /// The numbers.
+    pub numbers: Vec<f64>,
+}
+
+impl TokenFact {
+    /// The numbers of the fact with this id, if it is among `facts`.
+    pub(crate) fn find<'a>(facts: &'a [TokenFact], id: &str) -> Option<&'a [f64]> {
+        facts.iter().find(|fact| fact.id == id).map(|fact| fact.numbers.as_slice())
+    }
 }
 
 /// What an objective fixes about a token after it has seen the whole optimiser batch. A constant of the derivative.
@@ -63,7 +81,18 @@ impl Default for BatchConstant {
     }
 }
 
-impl Streams<'_> {
+impl<'a> Streams<'a> {
+    /// The numbers of a fact that the objective asked for ([`Objective::facts`]), one per position; `None` for others.
+    pub fn fact(&self, fact: &Fact) -> Option<&'a [f64]> {
+        TokenFact::find(self.facts, fact.id)
+    }
+
+    /// For each position, 1 inside of a span that the objective asked for ([`Objective::spans`]) and 0 outside; `None` for
+    /// other spans.
+    pub fn span(&self, name: &str) -> Option<&'a [f64]> {
+        TokenFact::find(self.facts, &span_id(name))
+    }
+
     /// The direction of sequence number `sequence`.
     pub fn direction(&self, sequence: usize) -> u8 {
         self.directions.get(sequence).copied().unwrap_or_default()
@@ -214,6 +243,23 @@ pub trait Objective: Send + Sync {
     /// What it needs beyond the policy's own log-probs.
     fn needs(&self) -> Needs {
         Needs::default()
+    }
+
+    /// The facts about single tokens ([`Per::Token`](crate::fact::Per)) that it needs, which it finds by
+    /// [`Streams::fact`].
+    fn facts(&self) -> Vec<&'static Fact> {
+        Vec::new()
+    }
+
+    /// The names of the spans of answers that it needs, which it finds by [`Streams::span`].
+    fn spans(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The ids of all that it needs to know about single tokens: [`TokenFact::id`].
+    fn token_facts(&self) -> Vec<String> {
+        let spans = self.spans().into_iter().map(|span| span_id(&span));
+        self.facts().into_iter().map(|fact| fact.id.to_owned()).chain(spans).collect()
     }
 
     /// What it fixes after a look at the whole optimiser batch: one entry per position. Called once, before the first

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::catalogue::no_settings;
+use crate::fact::Fact;
 use crate::settings::require;
 use crate::{Evaluation, LossConfig, Metric, Needs, Objective, PolicyLoss, SettingError, Streams, Totals};
 
@@ -139,6 +140,14 @@ impl Objective for Terms {
             ..one
         };
         all.reduce(union).unwrap_or_default()
+    }
+
+    fn facts(&self) -> Vec<&'static Fact> {
+        self.terms.iter().flat_map(|(_, objective)| objective.facts()).collect()
+    }
+
+    fn spans(&self) -> Vec<String> {
+        self.terms.iter().flat_map(|(_, objective)| objective.spans()).collect()
     }
 
     fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {

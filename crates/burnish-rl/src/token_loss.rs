@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::aggregation::Aggregation;
-use crate::{Metric, Needs};
+use crate::fact::{Fact, span_id};
+use crate::{Metric, Needs, TokenFact};
 
 /// The tokens that count in the loss, and no others: parallel slices of one length. For [`TokenLoss::losses`] they are
 /// one sequence; for [`TokenLoss::batch_constants`] a whole optimiser batch.
@@ -24,13 +25,25 @@ pub struct Tokens<'a> {
     pub entropy: &'a [f64],
     /// Advantage of the token.
     pub advantage: &'a [f64],
+    /// What the objective asked to know about single tokens: [`TokenLoss::facts`], [`TokenLoss::spans`].
+    pub facts: &'a [TokenFact],
     /// What [`TokenLoss::batch_constants`] returned for each token; empty if the objective has no batch_constants.
     pub batch_constants: &'a [f64],
     /// The range of tokens of each sequence.
     pub sequences: &'a [Range<usize>],
 }
 
-impl Tokens<'_> {
+impl<'a> Tokens<'a> {
+    /// As [`crate::Streams::fact`].
+    pub fn fact(&self, fact: &Fact) -> Option<&'a [f64]> {
+        TokenFact::find(self.facts, fact.id)
+    }
+
+    /// As [`crate::Streams::span`].
+    pub fn span(&self, name: &str) -> Option<&'a [f64]> {
+        TokenFact::find(self.facts, &span_id(name))
+    }
+
     /// Number of tokens.
     pub fn len(&self) -> usize {
         self.policy.len()
@@ -129,6 +142,16 @@ pub trait TokenLoss: Send + Sync {
     /// What it needs beyond log-probs, advantages and entropies.
     fn needs(&self) -> Needs {
         Needs::default()
+    }
+
+    /// As [`crate::Objective::facts`]; [`Tokens::fact`] has them.
+    fn facts(&self) -> Vec<&'static Fact> {
+        Vec::new()
+    }
+
+    /// As [`crate::Objective::spans`]; [`Tokens::span`] has them.
+    fn spans(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// The aggregation that the formula needs to be the published objective, if there is only one: a loss of whole

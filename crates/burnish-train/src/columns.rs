@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use burnish_rl::correction::{BehaviorSource, loglinear_proximal};
-use burnish_rl::{BatchConstant, Metric, Streams};
+use burnish_rl::{BatchConstant, Metric, Objective, Streams, TokenFact};
 
 use crate::{Proximal, Sample};
 
@@ -23,17 +23,18 @@ pub(crate) struct Columns {
     directions: Vec<u8>,
     /// Empty if no sample has parts.
     parts: Vec<u8>,
+    facts: Vec<TokenFact>,
 }
 
 impl Columns {
-    /// The scored tokens of `samples`, with their log-probs and entropies; `behavior` says which log-probs count as those
-    /// of the policy that sampled.
+    /// The scored tokens of `samples`, with their log-probs and entropies, and what `objective` needs to know about them.
     pub(crate) fn of(
         samples: &[&Sample],
         policy: Vec<f64>,
         entropy: Vec<f64>,
-        behavior: BehaviorSource,
+        objective: &dyn Objective,
     ) -> Self {
+        let behavior = objective.needs().behavior;
         let parts = || samples.iter().copied();
         let given = |stream: fn(&Sample) -> Option<&Vec<f32>>| {
             let value = |sample: &Sample, at: usize| stream(sample).map_or(0.0, |all| all[at]);
@@ -52,7 +53,12 @@ impl Columns {
         let in_parts = |sample: &Sample, at: usize| sample.parts.get(at).copied().unwrap_or(u8::MAX);
         let in_parts = |sample| Sample::scored(sample).map(move |at| in_parts(sample, at));
         let in_parts: Vec<u8> = if has_parts { parts().flat_map(in_parts).collect() } else { Vec::new() };
+        let fact = |id: String| {
+            let numbers = column(parts(), |sample, at| sample.facts.get(&id).map_or(0.0, |all| all[at]));
+            TokenFact { id, numbers }
+        };
         Columns {
+            facts: objective.token_facts().into_iter().map(fact).collect(),
             proximal: tokens.zip(&policy).map(proximal).collect(),
             policy,
             behavior: column(parts(), |sample, at| match behavior {
@@ -84,6 +90,13 @@ impl Columns {
         self.loss_mask.extend(other.loss_mask);
         self.directions.extend(other.directions);
         self.parts.extend(other.parts);
+        match self.facts.is_empty() {
+            true => self.facts = other.facts,
+            false => {
+                let both = self.facts.iter_mut().zip(other.facts);
+                both.for_each(|(own, other)| own.numbers.extend(other.numbers));
+            }
+        }
     }
 
     pub(crate) fn streams<'a>(
@@ -105,6 +118,7 @@ impl Columns {
             groups,
             directions: &self.directions,
             parts: &self.parts,
+            facts: &self.facts,
             batch_constants,
         }
     }

@@ -76,6 +76,14 @@ pub enum TrainError {
         /// `reference` or `teacher`.
         stream: &'static str,
     },
+    /// The objective needs to know more about tokens than a sample has.
+    #[error("sample {sample} does not say `{id}` of its tokens, which the objective needs")]
+    MissingFact {
+        /// Index of the sample in the minibatch.
+        sample: usize,
+        /// The id of the fact or the span.
+        id: String,
+    },
     /// The objective compares whole distributions, but what it needs for that is missing or does not fit.
     #[error("sample {sample}: the objective needs {needs}, but its target {problem}")]
     Target {

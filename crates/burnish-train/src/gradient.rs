@@ -120,7 +120,7 @@ pub(crate) fn check_for(
     Ok(())
 }
 
-/// Checks that samples have the log-probs of other models that the objective needs.
+/// Checks that samples have the log-probs of other models and the facts that the objective needs.
 pub(crate) fn check_streams(samples: &[&Sample], objective: &dyn Objective) -> Result<(), TrainError> {
     let needs = objective.needs();
     let missing = |stream: fn(&Sample) -> bool| samples.iter().position(|sample| stream(sample));
@@ -129,6 +129,11 @@ pub(crate) fn check_streams(samples: &[&Sample], objective: &dyn Objective) -> R
     }
     if let Some(sample) = needs.teacher.then(|| missing(|sample| sample.teacher.is_none())).flatten() {
         return Err(TrainError::Missing { sample, stream: "teacher" });
+    }
+    for id in objective.token_facts() {
+        if let Some(sample) = samples.iter().position(|sample| !sample.facts.contains_key(&id)) {
+            return Err(TrainError::MissingFact { sample, id });
+        }
     }
     Ok(())
 }
@@ -162,7 +167,7 @@ fn accumulate_checked(
         let scores = score_rows(&mut tape, model, &batch, &hidden)?;
         drop(hidden);
         let parts = batch.parts(samples);
-        let columns = Columns::of(&parts, widen(scores.numbers()), scores.entropies(), needs.behavior);
+        let columns = Columns::of(&parts, widen(scores.numbers()), scores.entropies(), objective);
         let (sum, max) = from_sampling(&columns.policy, &parts);
         drift_sum += sum;
         pass.drift.max = pass.drift.max.max(max);
@@ -217,8 +222,7 @@ pub(crate) fn batch_constants_of(
         sequences.extend(batch.sequences.iter().map(|range| range.start + tokens..range.end + tokens));
         let parts = batch.parts(samples);
         all_groups.extend(groups(&parts).iter().map(|range| range.start + count..range.end + count));
-        let behavior = objective.needs().behavior;
-        whole.append(Columns::of(&parts, widen(scores.numbers()), scores.entropies(), behavior));
+        whole.append(Columns::of(&parts, widen(scores.numbers()), scores.entropies(), objective));
     }
     Ok(objective.batch_constants(&whole.streams(&sequences, &all_groups, &[]), totals))
 }

@@ -61,12 +61,8 @@ fn measure_checked(
             let (Some(first), Some(last)) = (sequences.first(), sequences.last()) else { continue };
             let own = first.start..last.end;
             let parts = &parts[group];
-            let columns = Columns::of(
-                parts,
-                numbers[own.clone()].to_vec(),
-                entropies[own.clone()].to_vec(),
-                needs.behavior,
-            );
+            let columns =
+                Columns::of(parts, numbers[own.clone()].to_vec(), entropies[own.clone()].to_vec(), objective);
             let sequences: Vec<Range<usize>> =
                 sequences.iter().map(|one| one.start - own.start..one.end - own.start).collect();
             let constants = constants.get(before + own.start..before + own.end).unwrap_or_default();

@@ -1,5 +1,7 @@
 //! A training sample: a token sequence with what is known about every token.
 
+use std::collections::BTreeMap;
+
 use burnish_core::rng::Stream;
 use burnish_core::{Branch, Source};
 
@@ -41,6 +43,9 @@ pub struct Sample {
     /// The parts of the batch that each token belongs to, one bit each ([`burnish_rl::terms`]); empty if every token belongs to
     /// all.
     pub parts: Vec<u8>,
+    /// What else is known about each token, by the id of the fact or the span ([`burnish_rl::TokenFact`]), if an objective
+    /// asks for it.
+    pub facts: BTreeMap<String, Vec<f32>>,
     /// What is known about the log-probabilities at the start of the update.
     pub proximal: Proximal,
     /// Neighbours with the same number are compared with each other: the answers to a task, the two of a pair. Only an
@@ -137,7 +142,7 @@ impl Sample {
         whole.advantages.push(label);
         (whole.reference, whole.teacher, whole.target) = (None, None, None);
         whole.proximal = Proximal::Sampling;
-        whole.parts = Vec::new();
+        (whole.parts, whole.facts) = (Vec::new(), BTreeMap::new());
         whole
     }
 
@@ -146,6 +151,7 @@ impl Sample {
         self.ids.truncate(tokens);
         self.loss_mask.truncate(tokens);
         self.parts.truncate(tokens);
+        self.facts.values_mut().for_each(|numbers| numbers.truncate(tokens));
         for stream in [
             &mut self.model_logprobs,
             &mut self.sampled_logprobs,
@@ -180,6 +186,7 @@ impl Sample {
             teacher: None,
             target: None,
             parts: Vec::new(),
+            facts: BTreeMap::new(),
             proximal: Proximal::Sampling,
             group: 0,
             direction: 0,
@@ -226,7 +233,7 @@ impl Sample {
         let proximal = self.proximal.stream().map_or(tokens, Vec::len);
         let noised = self.noised.as_ref().map_or(tokens, Vec::len);
         let parts = if self.parts.is_empty() { tokens } else { self.parts.len() };
-        for (stream, len) in [
+        let streams = [
             ("loss_mask", self.loss_mask.len()),
             ("model_logprobs", self.model_logprobs.len()),
             ("sampled_logprobs", self.sampled_logprobs.len()),
@@ -237,7 +244,9 @@ impl Sample {
             ("proximal", proximal),
             ("noised", noised),
             ("parts", parts),
-        ] {
+        ];
+        let facts = self.facts.values().map(|numbers| ("facts", numbers.len()));
+        for (stream, len) in streams.into_iter().chain(facts) {
             if len != tokens {
                 return Err(SampleError::Length { stream, len, tokens });
             }
@@ -281,6 +290,7 @@ impl Sample {
             ("proximal", self.proximal.stream()),
         ]
         .into_iter()
+        .chain(self.facts.values().map(|numbers| ("facts", Some(numbers))))
         .filter_map(|(name, stream)| Some((name, stream?.as_slice())))
     }
 }

@@ -65,7 +65,7 @@ pub fn differentiate<S: Borrow<Sample>>(
     let (sum, max) = from_sampling(&policy, &parts);
     slope.tokens_scored = tokens;
     slope.drift = Drift { mean: sum / tokens.max(1) as f64, max };
-    let (columns, groups) = (Columns::of(&parts, policy, vec![0.0; tokens], needs.behavior), groups(&parts));
+    let (columns, groups) = (Columns::of(&parts, policy, vec![0.0; tokens], objective), groups(&parts));
     let constants = match needs.batch_constants {
         true => objective.batch_constants(&columns.streams(&sequences, &groups, &[]), totals),
         false => Vec::new(),

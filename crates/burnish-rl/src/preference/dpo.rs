@@ -48,7 +48,7 @@
 //! let streams = Streams {
 //!     policy: &policy, proximal: &policy, behavior: &policy, reference: Some(&policy), teacher: None, entropy: &zeros,
 //!     advantage: &zeros, loss_mask: &[true; 3], sequences: &[0..2, 2..3], groups: &[0..2], directions: &[],
-//!     parts: &[], batch_constants: &[],
+//!     parts: &[], facts: &[], batch_constants: &[],
 //! };
 //! let evaluation = Dpo::default().evaluate(&streams, &Totals { sequences: 2, ..Totals::default() });
 //! assert_eq!(evaluation.loss, 2.0f64.ln());

@@ -97,6 +97,7 @@ impl Batch {
             groups: &[],
             directions: &self.directions,
             parts: &[],
+            facts: &[],
             batch_constants: &self.batch_constants,
         }
     }
@@ -216,6 +217,7 @@ impl Columns {
             teacher: &self.teacher[range.clone()],
             entropy: &self.entropy[range.clone()],
             advantage: &self.advantage[range.clone()],
+            facts: &[],
             batch_constants: self.batch_constants.get(range).unwrap_or_default(),
             sequences: &[],
         }

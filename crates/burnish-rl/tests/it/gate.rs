@@ -206,7 +206,8 @@ proptest! {
         let streams = Streams {
             policy: &policy, proximal: &proximal, behavior: &proximal, reference: None, teacher: None,
             entropy: &vec![0.0; tokens], advantage: &advantage, loss_mask: &vec![true; tokens],
-            sequences: std::slice::from_ref(&whole), groups: &[], directions: &[], parts: &[], batch_constants: &[],
+            sequences: std::slice::from_ref(&whole), groups: &[], directions: &[], parts: &[],
+            facts: &[], batch_constants: &[],
         };
         let totals = Totals { sequences: 1, tokens, tokens_generation: tokens, minibatches: 1, ..Totals::default() };
         let d_policy = loss(unclipped).evaluate(&streams, &totals).d_policy;

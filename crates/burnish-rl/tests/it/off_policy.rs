@@ -145,6 +145,7 @@ impl OffPolicy {
                 teacher: &[],
                 entropy: &entropy,
                 advantage: &advantage,
+                facts: &[],
                 batch_constants: &[],
                 sequences: std::slice::from_ref(&whole),
             });

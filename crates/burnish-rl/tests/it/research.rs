@@ -137,6 +137,7 @@ fn red_drop_leaves_the_advantages_that_trinity_leaves_in_one_group() {
             teacher: &[],
             entropy: &zeros,
             advantage: &advantage,
+            facts: &[],
             batch_constants: &[],
             sequences: &sequences,
         };

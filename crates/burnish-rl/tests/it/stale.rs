@@ -32,6 +32,7 @@ fn tokens_in_loss(batch: &Batch) -> (Vec<usize>, Vec<f64>) {
         teacher: &[],
         entropy: &column(&batch.entropy),
         advantage: &column(&batch.advantage),
+        facts: &[],
         batch_constants: &[],
         sequences: &[],
     };
@@ -303,6 +304,7 @@ fn on_a_bound_rec_does_not_clip_and_on_the_next_number_it_does() {
             teacher: &[],
             entropy: &proximal,
             advantage: &[advantage],
+            facts: &[],
             batch_constants: &[],
             sequences: slice::from_ref(&(0..1)),
         };

@@ -37,6 +37,7 @@ fn gradient(objective: &dyn TokenLoss, logits: &[f64], proximal: &[f64], rewards
             teacher: &[],
             entropy: &[0.0],
             advantage: &[rewards[arm] - baseline],
+            facts: &[],
             batch_constants: &[],
             sequences: slice::from_ref(&(0..1)),
         };
@@ -170,6 +171,7 @@ fn kl_cov_keeps_entropy_that_the_loss_without_it_loses() {
                     teacher: &[],
                     entropy: &policy,
                     advantage: &advantage,
+                    facts: &[],
                     batch_constants: &[],
                     sequences: slice::from_ref(&(0..4)),
                 };

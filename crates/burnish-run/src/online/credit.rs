@@ -79,8 +79,9 @@ pub(super) fn refuse_branches(recipe: &Recipe, episode: &Episode) -> Result<(), 
         return Ok(());
     }
     Err(RunError::Refused(format!(
-        "advantage.estimator: `{}` tells the turns or tokens of an episode apart, and an episode of task {} has \
-         {branches} branches; take an estimator that gives an episode one advantage",
-        recipe.advantage.estimator, episode.task.0
+        "advantage.estimator, loss.objective: `{}` or `{}` tells the turns or tokens of an episode apart, and an episode of \
+         task {} has {branches} branches; take an estimator that gives an episode one advantage, and an objective that \
+         asks for no facts about tokens",
+        recipe.advantage.estimator, recipe.loss.objective, episode.task.0
     )))
 }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
 use burnish_engine::Stats;
+use burnish_rl::Objective;
 use burnish_rl::advantage::{self, Advantage, Estimator, Phase};
 use burnish_rl::fact::Need;
 use burnish_rl::gate::{Gate, GateConfig};
@@ -214,7 +215,8 @@ impl OnlineLoop {
         let needs = coefficients::needs(&recipe.loss, &*objective);
         add(&mut metrics, self.supply.supply(&needs, of_step, &mut groups)?);
         metrics.extend(self.coefficients.weigh_kl(&recipe.loss, &needs, &mut groups));
-        add(&mut metrics, self.supply.supply(&self.needs_of_members(), of_step, &mut groups)?);
+        add(&mut metrics, self.supply.supply(&self.needs_of_members(&*objective), of_step, &mut groups)?);
+        groups.give_facts(recipe, &*objective, &learner.chat().tokenizer)?;
         drop(behavior);
         // 4. Give credit; providers and the plan learn from it too.
         let compared = EstimatorInput::of(&groups);
@@ -263,11 +265,11 @@ impl OnlineLoop {
         Ok(Stepped { tasks, played, note, metrics: updates.finish(metrics) })
     }
 
-    /// The facts of members that whoever learns from rollouts asks for, each once.
-    fn needs_of_members(&self) -> Vec<Need> {
+    /// The facts of members that parts which learn from rollouts ask for, and `objective` about their tokens, each once.
+    fn needs_of_members(&self, objective: &dyn Objective) -> Vec<Need> {
         let gate = self.gate.as_ref().map(|gate| gate.needs()).unwrap_or_default();
         let mut needs = self.estimator.needs();
-        for need in self.selection.needs().into_iter().chain(gate) {
+        for need in self.selection.needs().into_iter().chain(gate).chain(Need::all(&objective.facts())) {
             if !needs.contains(&need) {
                 needs.push(need);
             }

@@ -1,6 +1,6 @@
 //! Members of earlier steps that are trained on again: their store, and its part of a checkpoint.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_rl::advantage::Advantage;
@@ -47,6 +47,8 @@ struct KeptSample {
     proximal: Option<Vec<f32>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     parts: Vec<u8>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    facts: BTreeMap<String, Vec<f32>>,
     direction: u8,
 }
 
@@ -66,6 +68,7 @@ impl KeptSample {
                 Proximal::Sampling | Proximal::Between(_) => None,
             },
             parts: sample.parts.clone(),
+            facts: sample.facts.clone(),
             direction: sample.direction,
         }
     }
@@ -84,6 +87,7 @@ impl KeptSample {
             teacher: self.teacher.clone(),
             target: None,
             parts: self.parts.clone(),
+            facts: self.facts.clone(),
             proximal: self.proximal.clone().map_or(Proximal::Sampling, Proximal::Known),
             group,
             direction: self.direction,

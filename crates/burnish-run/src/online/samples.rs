@@ -3,15 +3,19 @@
 use std::ops::Range;
 
 use burnish_core::{Branch, Source, Trace};
+use burnish_model::Tokenizer;
+use burnish_rl::Objective;
 use burnish_rl::advantage::{Advantage, Phase};
 use burnish_rl::correction::{ProximalSource, loglinear_share};
+use burnish_rl::fact::span_id;
 use burnish_rl::plan::Role;
 use burnish_train::{LatentInputs, Proximal, Sample};
 
+use super::credit::refuse_branches;
 use super::groups::{Group, Groups, Member};
 use crate::RunError;
 use crate::learner::Learner;
-use burnish_recipe::{LatentPath, Recipe};
+use burnish_recipe::{LatentPath, Recipe, SpanSection};
 use burnish_rundir::metrics::Values;
 
 /// A branch of a member's traces that is learnt from.
@@ -186,6 +190,42 @@ impl Groups {
         let behind: Vec<f64> = self.samples().flat_map(|(_, _, own)| of_sample(own)).collect();
         let mean = behind.iter().sum::<f64>() / behind.len().max(1) as f64;
         Ok(Values::from([("sampling/updates_behind".to_owned(), mean)]))
+    }
+
+    /// Gives the samples what `objective` asks to know about single tokens. A fact that is not known of a member is left out.
+    ///
+    /// # Errors
+    /// If an episode has several branches, or ids can't be decoded.
+    pub(super) fn give_facts(
+        &mut self,
+        recipe: &Recipe,
+        objective: &dyn Objective,
+        tokenizer: &Tokenizer,
+    ) -> Result<(), RunError> {
+        let (facts, spans) = (objective.facts(), objective.spans());
+        let spans = recipe.spans.iter().filter(|span| spans.contains(&span.name));
+        let spans: Vec<&SpanSection> = spans.collect();
+        for member in self.kept_mut().flat_map(|group| &mut group.members) {
+            if !facts.is_empty() && !member.samples.is_empty() {
+                refuse_branches(recipe, &member.episode)?;
+            }
+            let Member { samples, facts: known, .. } = member;
+            for own in samples {
+                for fact in facts.iter().filter(|fact| !known.of(fact).is_empty()) {
+                    let mut numbers = vec![0.0; own.sample.ids.len()];
+                    for (at, number) in own.sample.scored().zip(known.of(fact)) {
+                        numbers[at] = *number as f32;
+                    }
+                    own.sample.facts.insert(fact.id.to_owned(), numbers);
+                }
+                for span in &spans {
+                    let is_inside = own.tokens_in(span, tokenizer)?;
+                    let numbers = is_inside.into_iter().map(|is_in| f32::from(u8::from(is_in))).collect();
+                    own.sample.facts.insert(span_id(&span.name), numbers);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Gives the samples the advantages of their members.

@@ -4,7 +4,8 @@ use burnish_core::rng::Stream;
 use burnish_model::{
     Architecture, Dtype, Loading, LoraConfig, Model, ModelConfig, ModelShape, Targets, Trains,
 };
-use burnish_rl::{Evaluation, Objective, Streams, Totals};
+use burnish_rl::fact::{Fact, VALUES};
+use burnish_rl::{BatchConstant, Evaluation, Needs, Objective, Streams, Totals};
 use burnish_tensor::Precision;
 use burnish_train::adamw::{AdamwConfig, MomentType};
 use burnish_train::{Checkpointing, PassConfig, Proximal, Sample, TrainerConfig, totals};
@@ -71,6 +72,7 @@ pub(crate) fn random_sample(prompt: &[u32], tail: usize, random: &mut Stream) ->
         loss_mask: (0..tokens).map(|at| at > 0 && at >= prompt.len() && random.uniform() < 0.7).collect(),
         group: 0,
         parts: Vec::new(),
+        facts: Default::default(),
         direction: 0,
     }
 }
@@ -161,6 +163,53 @@ impl Objective for EveryStream {
                 out.d_policy[at] = weight * (drift / 4.0 - s.advantage[at] * ratio + pull);
                 out.d_entropy[at] = -weight / 3.0;
             }
+        }
+        out
+    }
+}
+
+/// The squared distance of log-probs from values, inside of a span, as a mean over the batch's tokens.
+pub(crate) struct InSpan;
+
+impl InSpan {
+    /// Gives a sample what the objective asks for.
+    pub(crate) fn know(sample: &mut Sample) {
+        let tokens = sample.ids.len();
+        let numbers = |of: &dyn Fn(usize) -> f32| (0..tokens).map(of).collect::<Vec<f32>>();
+        let values = numbers(&|at| -1.0 - (sample.ids[at] % 5) as f32 / 4.0);
+        sample.facts.insert(VALUES.id.to_owned(), values);
+        sample.facts.insert("span.thoughts".to_owned(), numbers(&|at| f32::from(u8::from(at % 3 > 0))));
+    }
+}
+
+impl Objective for InSpan {
+    fn needs(&self) -> Needs {
+        Needs { batch_constants: true, ..Needs::default() }
+    }
+
+    /// The values, as they are for the whole batch.
+    fn batch_constants(&self, whole: &Streams<'_>, _: &Totals) -> Vec<BatchConstant> {
+        let values = whole.fact(&VALUES).expect("it is asked for");
+        values.iter().map(|value| BatchConstant { value: *value, ..BatchConstant::default() }).collect()
+    }
+
+    fn facts(&self) -> Vec<&'static Fact> {
+        vec![&VALUES]
+    }
+
+    fn spans(&self) -> Vec<String> {
+        vec!["thoughts".to_owned()]
+    }
+
+    fn evaluate(&self, s: &Streams<'_>, totals: &Totals) -> Evaluation {
+        let mut out = Evaluation::zero(s.policy.len());
+        let (values, inside) = (s.fact(&VALUES).expect("asked"), s.span("thoughts").expect("asked"));
+        for at in s.loss_positions(0..s.policy.len()) {
+            let weight = inside[at] / totals.tokens as f64;
+            assert_eq!(s.batch_constants[at].value, values[at]);
+            let distance = s.policy[at] - values[at];
+            out.loss += weight * distance.powi(2);
+            out.d_policy[at] = 2.0 * weight * distance;
         }
         out
     }

@@ -12,7 +12,7 @@ use burnish_train::{
 use serde_json::json;
 
 use crate::common::{
-    EveryStream, adapted, computed_in, qwen3, random_batch, random_sample, tiny_model, totals_of,
+    EveryStream, InSpan, adapted, computed_in, qwen3, random_batch, random_sample, tiny_model, totals_of,
 };
 
 pub(crate) fn gradient(
@@ -390,4 +390,52 @@ fn each_sequence_has_the_direction_of_its_sample_whatever_the_size_of_micro_batc
         let found = gradient(&model, &batch, &SecondDirection, tokens_max).0.loss;
         assert!(expected < 0.0 && (found / expected - 1.0).abs() < 1e-5, "{found} for {expected}");
     }
+}
+
+/// A loss of samples on parts of their tokens, with terms of every kind.
+fn with_terms() -> Box<dyn Objective> {
+    let terms = json!([
+        { "objective": "cispo", "weight": 0.7 },
+        { "objective": "positive_nll", "weight": 0.3 },
+    ]);
+    let loss = json!({ "terms": terms, "beta": 0.05, "entropy_coef": 0.1, "aggregation": "grpo" });
+    let loss: LossConfig = serde_json::from_value(loss).unwrap();
+    loss.complete().unwrap().build().unwrap()
+}
+
+#[test]
+fn facts_spans_and_terms_are_those_of_each_token_whatever_the_size_of_micro_batches() {
+    let mut model = qwen3();
+    let mut batch = random_batch(3);
+    for sample in &mut batch {
+        InSpan::know(sample);
+        sample.parts = (0..sample.ids.len()).map(|at| [1, 2, 7, 4, 6][at % 5]).collect();
+    }
+    let inside = |sample: &Sample, at: usize| f64::from(sample.facts["span.thoughts"][at]);
+    let distance =
+        |sample: &Sample, own: &[f32], at: usize| f64::from(own[at] - sample.facts["critic.values"][at]);
+    let logprobs = score(&model, &batch, 1000).unwrap();
+    let tokens: usize = batch.iter().map(Sample::scored_tokens).sum();
+    let of_sample = |(sample, own): (&Sample, &Vec<f32>)| -> f64 {
+        sample.scored().map(|at| inside(sample, at) * distance(sample, own, at).powi(2)).sum()
+    };
+    let expected = batch.iter().zip(&logprobs).map(of_sample).sum::<f64>() / tokens as f64;
+    for objective in [Box::new(InSpan) as Box<dyn Objective>, with_terms()] {
+        let (whole, gradient_of_whole) = gradient(&model, &batch, &*objective, 1000);
+        assert_eq!(whole.micro_batches, 1);
+        if !objective.spans().is_empty() {
+            assert!((whole.loss / expected - 1.0).abs() < 1e-5, "{} for {expected}", whole.loss);
+        }
+        for tokens_max in [1, 40] {
+            let (pass, grads) = gradient(&model, &batch, &*objective, tokens_max);
+            assert!(pass.micro_batches > 1);
+            assert!((pass.loss / whole.loss - 1.0).abs() < 1e-4, "{} for {}", pass.loss, whole.loss);
+            let distance = relative_distance(&gradient_of_whole, &grads);
+            assert!(distance < 1e-4, "{tokens_max} tokens: {distance}");
+            for (name, value) in &pass.metrics {
+                assert!((value - whole.metrics[name]).abs() < 1e-4 * value.abs().max(1.0), "{name}");
+            }
+        }
+    }
+    check_on(&batch, &mut model, &InSpan);
 }

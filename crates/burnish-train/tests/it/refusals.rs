@@ -1,8 +1,9 @@
+use burnish_rl::fact::VALUES;
 use burnish_rl::nll::Nll;
 use burnish_rl::{Evaluation, Needs, Objective, Streams, Totals};
 use burnish_train::{Sample, SampleError, TrainError, Trainer, score};
 
-use crate::common::{CONFIG, VOCAB, qwen3, random_batch, totals_of};
+use crate::common::{CONFIG, InSpan, VOCAB, qwen3, random_batch, totals_of};
 
 /// Returns a fixed loss and derivative for every token.
 struct Fixed {
@@ -57,6 +58,15 @@ fn a_sample_that_fits_neither_model_nor_objective_is_named() {
         refused(&GOOD, &changed(|sample| sample.reference = None)),
         TrainError::Missing { sample: 2, stream: "reference" }
     );
+    let mut batch = random_batch(0);
+    InSpan::know(&mut batch[1]);
+    assert_eq!(refused(&InSpan, &batch), TrainError::MissingFact { sample: 0, id: VALUES.id.to_owned() });
+    batch.iter_mut().for_each(|sample| InSpan::know(sample));
+    batch[2].facts.insert("span.thoughts".to_owned(), vec![1.0]);
+    assert!(matches!(
+        refused(&InSpan, &batch),
+        TrainError::Sample { sample: 2, source: SampleError::Length { stream: "facts", len: 1, .. } }
+    ));
     assert_eq!(
         refused(&GOOD, &changed(|sample| sample.ids[1] = VOCAB)),
         TrainError::UnknownToken { sample: 2, token: 1, id: VOCAB }

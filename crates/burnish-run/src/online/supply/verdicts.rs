@@ -83,15 +83,16 @@ fn components(recipe: &Recipe, names: &[String], episode: &Episode) -> Vec<f64> 
     names.iter().map(weighted).collect()
 }
 
-/// What each token of a member earned; nothing if it is not learnt from.
+/// What each token of a member earned; nothing is known if it is not learnt from.
 ///
 /// # Errors
 /// If the episode has several branches, or its verdict rewards a span that the recipe does not define.
 fn token_rewards(recipe: &Recipe, tokenizer: &Tokenizer, member: &Member) -> Result<Vec<f64>, RunError> {
     let verdict = &member.episode.verdict;
-    let (Some(own), Some(reward)) = (member.samples.first(), member.reward) else { return Ok(Vec::new()) };
+    let Some(own) = member.samples.first() else { return Ok(Vec::new()) };
     refuse_branches(recipe, &member.episode)?;
     let scored: Vec<usize> = own.sample.scored().collect();
+    let Some(reward) = member.reward else { return Ok(vec![0.0; scored.len()]) };
     let before = |token: usize| scored.partition_point(|at| *at < token);
     let turns: Vec<Range<usize>> =
         own.turns().iter().map(|turn| before(turn.start)..before(turn.end)).collect();
@@ -163,8 +164,9 @@ mod tests {
     use crate::online::groups::Group;
     use burnish_core::{Ending, Record, Sampled, Source, StopReason, Task, TaskId, Verdict};
     use burnish_recipe::SpanSection;
-    use burnish_rl::fact::Facts;
+    use burnish_rl::fact::{Fact, Facts};
     use burnish_rl::plan::Role;
+    use burnish_rl::{Evaluation, Objective, Streams, Totals};
     use std::sync::Arc;
 
     const ANSWERS: [&str; 2] = ["<a>3</a> plus <a>4</a> is 7", "so <a>7</a>, then"];
@@ -229,6 +231,43 @@ mod tests {
         groups.reward(recipe);
         groups.make_samples(recipe);
         groups
+    }
+
+    /// An objective that needs to know what tokens earned, and where the sums are.
+    struct Reader;
+
+    impl Objective for Reader {
+        fn facts(&self) -> Vec<&'static Fact> {
+            vec![&TOKEN_REWARDS]
+        }
+
+        fn spans(&self) -> Vec<String> {
+            vec!["sum".to_owned()]
+        }
+
+        fn evaluate(&self, streams: &Streams<'_>, _: &Totals) -> Evaluation {
+            Evaluation::zero(streams.policy.len())
+        }
+    }
+
+    #[test]
+    fn an_objective_finds_facts_and_spans_at_the_tokens_of_the_sample() {
+        let recipe = recipe();
+        let tokenizer = Tokenizer::train_bpe(&ANSWERS, 280, &[]).unwrap();
+        let mut verdict = Verdict::scored("right", 1.0, true);
+        verdict.reward_span("sum", "tidy", 0.25);
+        let mut groups = groups(&recipe, &tokenizer, verdict);
+        let rewards = token_rewards(&recipe, &tokenizer, &groups.all[0].members[0]).unwrap();
+        groups.all[0].members[0].facts.set(&TOKEN_REWARDS, rewards.clone());
+        groups.give_facts(&recipe, &Reader, &tokenizer).unwrap();
+        let sample = &groups.all[0].members[0].samples[0].sample;
+        let (earned, inside) = (&sample.facts["token.rewards"], &sample.facts["span.sum"]);
+        let found: Vec<f64> = sample.scored().map(|at| f64::from(earned[at])).collect();
+        assert_eq!(found, rewards);
+        let read = |at: &usize| !sample.loss_mask[*at];
+        assert!((0..earned.len()).filter(read).all(|at| earned[at] == 0.0 && inside[at] == 0.0));
+        let last = earned.iter().position(|earned| *earned == 0.25).unwrap();
+        assert_eq!((inside[last], inside[last + 1], sample.check()), (1.0, 0.0, Ok(())));
     }
 
     #[test]
