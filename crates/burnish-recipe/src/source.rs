@@ -97,6 +97,7 @@ impl Source {
                 );
             }
         }
+        renamed::to_terms(&mut source.values);
         match infinite.first_key_value() {
             None => Ok(source),
             Some((key, number)) => Err(RecipeError {

@@ -53,10 +53,6 @@ pub struct LossConfig {
     pub loss_scale_factor: usize,
     /// What to do about tokens that another policy sampled. Default: nothing.
     pub correction: CorrectionConfig,
-    /// Weight of the divergence from the proximal policy, that of the first pass over a step's episodes, which keeps later
-    /// passes near it; see [`crate::PolicyLoss`]. It needs no further model. Default: 0.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub proximal_kl_coef: f64,
     /// Weight of the entropy bonus: this many times the mean entropy is subtracted from the loss. A negative weight
     /// makes the policy surer. Default: 0.
     pub entropy_coef: f64,
@@ -68,17 +64,9 @@ pub struct LossConfig {
     /// Share of the tokens that are trained on, those with the highest entropy; see [`crate::entropy`]. Default: 1,
     /// all.
     pub top_entropy_quantile: f64,
-    /// Weight of the negative log-likelihood of the tokens with an advantage above 0, averaged over those of the
-    /// optimiser batch: VAPO's imitation of its own successes. Default: 0.
-    pub positive_nll_coef: f64,
     /// Further losses, each on a span of the answers or on whole ones; see [`crate::terms`]. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<LossTerm>,
-}
-
-/// Keys that were added later are left out at their default, so that older recipes keep their hash.
-fn is_zero(coef: &f64) -> bool {
-    *coef == 0.0
 }
 
 impl Default for LossConfig {
@@ -97,12 +85,10 @@ impl Default for LossConfig {
             aggregation: Aggregation::default(),
             loss_scale_factor: 0,
             correction: CorrectionConfig::default(),
-            proximal_kl_coef: 0.0,
             entropy_coef: 0.0,
             use_entropy_aggregation: false,
             adaptive_entropy: AdaptiveEntropy::default(),
             top_entropy_quantile: 1.0,
-            positive_nll_coef: 0.0,
             terms: Vec::new(),
         }
     }
@@ -121,11 +107,9 @@ impl LossConfig {
         };
         require("beta", self.beta, |beta| beta >= 0.0, "must be 0 or more")?;
         require("kl_clamp", self.kl_clamp, |clamp| clamp >= 0.0, "must be 0 (no bound) or more")?;
-        require("proximal_kl_coef", self.proximal_kl_coef, |coef| coef >= 0.0, "must be 0 or more")?;
         require("entropy_coef", self.entropy_coef, |_| true, "must be a number")?;
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
         require("top_entropy_quantile", self.top_entropy_quantile, is_share, "must be 0 to 1")?;
-        require("positive_nll_coef", self.positive_nll_coef, |coef| coef >= 0.0, "must be 0 or more")?;
         self.adaptive_kl.check()?;
         self.adaptive_entropy.check()?;
         self.correction.check()?;

@@ -8,37 +8,30 @@
 //! the log-probabilities under the policy, the proximal policy and the reference, `H` the entropy:
 //!
 //! ```text
-//! loss = Σ (w·ℓ + β·kl + βₚ·klₚ) / D  -  entropy_coef·Σ H / N  -  positive_nll_coef·Σ_{A > 0} lp / N⁺
+//! loss = Σ (w·ℓ + β·kl) / D  -  entropy_coef·Σ H / N
 //! kl   = r·k      (or k alone, without `use_bias_correction_kl`)
-//! klₚ  = exp(lp - old) - (lp - old) - 1
 //! ```
 //!
 //! with `k` an estimator of [`crate::kl`], by default `k3 = exp(ref - lp) - (ref - lp) - 1`, and `D` that of
 //! [`crate::aggregation`]. `w` is 1 unless [`crate::correction`] or `top_entropy_quantile` ([`crate::entropy`]) says
 //! otherwise. `N` is the number of tokens of the optimiser batch that have the bonus: all, or those within the
-//! quantile; with `use_entropy_aggregation` it is `D`. `N⁺` is the number of tokens of the optimiser batch with an
-//! advantage above 0. `r` is the ratio of the objective: each token's `exp(lp - old)`, but in
-//! [`crate::objective::Gspo`] and [`crate::objective::Luspo`] the sequence's ratio `s`, as in TRL ([`crate::Ratio`]).
-//! In `luspo`, `ℓ` has the length of the sequence as a factor; the KL gets the same factor.
-//!
-//! `βₚ` is `proximal_kl_coef`. `klₚ` estimates `KL(old ‖ π)` from tokens that the proximal policy sampled, without bias and
-//! never negative; it and its derivative `exp(lp - old) - 1` are 0 in the first pass over the episodes of a step.
+//! quantile; with `use_entropy_aggregation` it is `D`. `r` is the ratio of the objective: each token's `exp(lp - old)`, but
+//! in [`crate::objective::Gspo`] and [`crate::objective::Luspo`] the sequence's ratio `s`, as in TRL ([`crate::Ratio`]).
+//! In `luspo`, `ℓ` has the length of the sequence as a factor; the KL gets the same factor. Further losses are
+//! [`crate::terms`].
 //!
 //! **Derivative.** `w·∂ℓ/∂lp`, plus `β` times `∂kl/∂lp`, that is `r·(k + ∂k/∂lp)` (for k3: `-r·(ref - lp)`), or
-//! `∂k/∂lp` alone, minus `positive_nll_coef / N⁺`; with respect to the entropy, `-entropy_coef / N`. `w` is a constant.
+//! `∂k/∂lp` alone; with respect to the entropy, `-entropy_coef / N`. `w` is a constant.
 //! Each of the `n` tokens of a sequence moves `s`, and with it the KL of all tokens:
 //! `∂(Σ s·k)/∂lp_t = s·(∂k_t/∂lp_t + Σ k / n)`.
 //!
 //! **Differs from the papers.** The defaults are TRL's: `β = 0`, `dapo` aggregation. GRPO's paper averages over each
-//! sequence and does not correct the KL: `aggregation = "grpo"`, `beta = 0.04`, `use_bias_correction_kl = false`. The
-//! NLL term is VAPO's on correct answers. Streams have no rewards, so here an answer is a success if its advantage is
-//! above 0. In NeMo-RL (`positive_example_nll_weight`) it is one if its reward is above 0, so that a group in which all
-//! succeed is imitated too; its `N⁺` is that of a micro-batch. With several micro-batches, TRL's bonus is the mean of
-//! their means.
+//! sequence and does not correct the KL: `aggregation = "grpo"`, `beta = 0.04`, `use_bias_correction_kl = false`. With
+//! several micro-batches, TRL's bonus is the mean of their means.
 //!
 //! **Metrics**, named and defined as in TRL 1.16, each the mean over loss tokens: `clip_ratio/low_mean`,
 //! `clip_ratio/high_mean`, `clip_ratio/region_mean`, `entropy`, and `kl` (as in the formula, without `luspo`'s factor)
-//! if `β > 0`, `proximal_kl` if `βₚ > 0`. If sequences are clipped as a whole, `clip_ratio/*` are means over sequences, including those without a
+//! if `β > 0`. If sequences are clipped as a whole, `clip_ratio/*` are means over sequences, including those without a
 //! loss token. Tokens clipped by the third bound of dual-clip PPO count in none of these, but in
 //! `clip_ratio/dual_mean`, which TRL does not have. Without an entropy bonus, TRL's `policy_loss` is the loss. With
 //! `top_entropy_quantile`, `entropy_top` is the entropy of the tokens within it. A correction adds the metrics of
@@ -61,10 +54,8 @@
 //! # Ok::<(), burnish_rl::SettingError>(())
 //! ```
 //!
-//! **References.** The correction of the KL: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556. The NLL term: Yue et
-//! al. 2025 (VAPO), arXiv:2504.05118, eq. 10. The divergence from the proximal policy: SWITCH, arXiv:2606.13106, the loss
-//! of phase 3, and as a penalty in place of clipping Schulman et al. 2017 (PPO), arXiv:1707.06347, eq. 8. Objectives: see
-//! their files.
+//! **References.** The correction of the KL: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556. Objectives: see their
+//! files.
 
 use std::ops::Range;
 
@@ -92,7 +83,12 @@ impl PolicyLoss {
     pub fn new(config: &LossConfig) -> Result<Self, SettingError> {
         let config = config.clone().complete()?;
         let token_loss = config.token_loss()?.build_config(&config.config)?;
-        Ok(PolicyLoss { token_loss, config })
+        Ok(PolicyLoss::of(token_loss, config))
+    }
+
+    /// The objective around a token loss that need not be the one that `config` names.
+    pub(crate) fn of(token_loss: Box<dyn TokenLoss>, config: LossConfig) -> Self {
+        PolicyLoss { token_loss, config }
     }
 
     /// The KL of each token of a sequence, and the derivative of their *sum* with respect to the token's
@@ -203,9 +199,8 @@ impl Objective for PolicyLoss {
 
     fn surrogate(&self) -> Option<RatioBounds> {
         let config = &self.config;
-        let LossConfig { entropy_coef, positive_nll_coef, correction, .. } = config;
-        let coefs = [config.beta_in_loss(), config.proximal_kl_coef, *entropy_coef, *positive_nll_coef];
-        let adds = coefs.iter().any(|coef| *coef != 0.0);
+        let LossConfig { entropy_coef, correction, .. } = config;
+        let adds = config.beta_in_loss() != 0.0 || *entropy_coef != 0.0;
         let weighs_by_policy = correction.bypass || correction.off_policy_mask_threshold > 0.0;
         let is_plain = !adds && !weighs_by_policy && !self.trains_on_forks_only();
         self.token_loss.surrogate().filter(|_| is_plain)
@@ -293,13 +288,6 @@ impl Objective for PolicyLoss {
                     derivative += constant.kl * beta * kl_weight * d_kl;
                     means.kl += kl;
                 }
-                if config.proximal_kl_coef != 0.0 {
-                    let log_ratio = tokens.policy[own] - tokens.proximal[own];
-                    let (kl, d_kl) = (log_ratio.exp_m1() - log_ratio, log_ratio.exp_m1());
-                    value += constant.kl * config.proximal_kl_coef * kl_weight * kl;
-                    derivative += constant.kl * config.proximal_kl_coef * kl_weight * d_kl;
-                    means.proximal_kl += kl;
-                }
                 evaluation.loss += value / denominator;
                 evaluation.d_policy[at] = derivative / denominator;
                 if config.entropy_coef != 0.0 {
@@ -308,11 +296,6 @@ impl Objective for PolicyLoss {
                     let d_entropy = -config.entropy_coef * constant.entropy / denominator;
                     evaluation.loss += d_entropy * tokens.entropy[own];
                     evaluation.d_entropy[at] = d_entropy;
-                }
-                if config.positive_nll_coef != 0.0 && tokens.advantage[own] > 0.0 {
-                    let d_nll = -config.positive_nll_coef / totals.tokens_positive.max(1) as f64;
-                    evaluation.loss += d_nll * tokens.policy[own];
-                    evaluation.d_policy[at] += d_nll;
                 }
                 means.add(tokens.entropy[own], constant.entropy != 0.0);
             }
@@ -324,10 +307,6 @@ impl Objective for PolicyLoss {
         let share = totals.sequences as f64 * tokens / totals.tokens.max(1) as f64;
         let clipped = if clips_sequences { share } else { means.tokens };
         evaluation.metrics.extend(means.metrics(clipped, reference.is_some(), self.trains_on_forks_only()));
-        if config.proximal_kl_coef != 0.0 {
-            let metric = Metric { name: "proximal_kl", sum: means.proximal_kl, weight: means.tokens };
-            evaluation.metrics.push(metric);
-        }
         evaluation.metrics.extend(diagnostics.metrics());
         evaluation
     }
@@ -356,7 +335,6 @@ struct Means {
     forks: f64,
     fork_entropy: f64,
     kl: f64,
-    proximal_kl: f64,
     clipped_low: f64,
     clipped_high: f64,
 }
@@ -432,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_token_loss_has_the_facts_and_spans_that_it_asks_for_at_the_tokens_of_the_loss() {
-        let loss = PolicyLoss { token_loss: Box::new(InSpan), config: LossConfig::default() };
+        let loss = PolicyLoss::of(Box::new(InSpan), LossConfig::default());
         assert_eq!(loss.token_facts(), ["critic.values", "span.thoughts"]);
         let (policy, entropy) = ([-0.5, -1.5, -1.0, -2.0, -0.25], [0.0; 5]);
         let numbers = [[9.0, -1.0, 9.0, -1.0, -1.0], [1.0, 1.0, 1.0, 0.0, 1.0]];

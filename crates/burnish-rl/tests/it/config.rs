@@ -30,8 +30,6 @@ fn keys_that_are_left_out_have_the_defaults_of_trl() {
         use_entropy_aggregation: false,
         adaptive_entropy: AdaptiveEntropy::default(),
         top_entropy_quantile: 1.0,
-        proximal_kl_coef: 0.0,
-        positive_nll_coef: 0.0,
         on: String::new(),
         terms: Vec::new(),
     };

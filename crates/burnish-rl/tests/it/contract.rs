@@ -18,16 +18,11 @@ use std::path::{Path, PathBuf};
 fn objectives() -> impl Iterator<Item = (&'static str, PolicyLoss)> {
     OBJECTIVES.iter().flat_map(|entry| {
         let plain = LossConfig { objective: entry.card.id.into(), ..LossConfig::default() };
-        let with_terms = LossConfig {
-            entropy_coef: ENTROPY_COEF,
-            proximal_kl_coef: 0.3,
-            positive_nll_coef: 0.2,
-            aggregation: Aggregation::Dapo,
-            ..plain.clone()
-        };
+        let with_bonus =
+            LossConfig { entropy_coef: ENTROPY_COEF, aggregation: Aggregation::Dapo, ..plain.clone() };
         let [grpo, dapo] = [Aggregation::Grpo, Aggregation::Dapo]
             .map(|aggregation| LossConfig { aggregation, ..plain.clone() });
-        [grpo, dapo, with_terms].map(|config| (entry.card.id, loss(config)))
+        [grpo, dapo, with_bonus].map(|config| (entry.card.id, loss(config)))
     })
 }
 

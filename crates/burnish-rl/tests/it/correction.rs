@@ -218,14 +218,6 @@ fn values_out_of_range_are_refused_by_key() {
             LossConfig { top_entropy_quantile: 1.5, ..LossConfig::default() },
             "top_entropy_quantile: must be 0 to 1",
         ),
-        (
-            LossConfig { proximal_kl_coef: -0.1, ..LossConfig::default() },
-            "proximal_kl_coef: must be 0 or more",
-        ),
-        (
-            LossConfig { positive_nll_coef: -0.1, ..LossConfig::default() },
-            "positive_nll_coef: must be 0 or more",
-        ),
     ] {
         let error = wrong.complete().unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");

@@ -33,8 +33,6 @@ fn terms(correction: CorrectionConfig) -> LossConfig {
         beta: 0.1,
         entropy_coef: 0.2,
         top_entropy_quantile: 0.6,
-        proximal_kl_coef: 0.2,
-        positive_nll_coef: 0.3,
         ..LossConfig::default()
     }
 }
@@ -205,6 +203,6 @@ fn only_what_depends_on_the_whole_batch_asks_for_a_look_at_it() {
     for (correction, needs) in [(alone, false), (rejecting, true), (removing, true)] {
         assert_eq!(of(LossConfig { correction, ..LossConfig::default() }), needs);
     }
-    let terms = LossConfig { entropy_coef: 0.1, positive_nll_coef: 0.1, ..LossConfig::default() };
+    let terms = LossConfig { entropy_coef: 0.1, ..LossConfig::default() };
     assert!(!of(terms.clone()) && of(LossConfig { top_entropy_quantile: 0.9, ..terms }));
 }

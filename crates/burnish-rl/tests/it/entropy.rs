@@ -41,21 +41,6 @@ fn a_quantile_is_that_of_the_definition() {
 }
 
 #[test]
-fn imitation_is_the_mean_nll_of_the_tokens_with_a_positive_advantage() {
-    let batch = OffPolicy::of_rows(&golden().batch);
-    let with =
-        |coef| batch.evaluate(&loss(LossConfig { positive_nll_coef: coef, ..LossConfig::default() }), 9);
-    let streams = batch.streams();
-    let positive: Vec<f64> = streams
-        .loss_positions(0..streams.policy.len())
-        .filter(|at| streams.advantage[*at] > 0.0)
-        .map(|at| streams.policy[at])
-        .collect();
-    let nll = -positive.iter().sum::<f64>() / positive.len() as f64;
-    assert!(nll > 0.0 && is_near(with(0.5).loss, with(0.0).loss + 0.5 * nll, TOLERANCE));
-}
-
-#[test]
 fn only_tokens_of_high_entropy_are_trained_on_and_all_keep_their_distance() {
     let batch = OffPolicy::of_rows(&golden().batch);
     let objective = loss(LossConfig { top_entropy_quantile: 0.0, ..LossConfig::default() });

@@ -1,9 +1,7 @@
 //! KL estimators, the adaptive coefficient and the overlong punishment: golden numbers of `tests/golden/make_kl.py`,
 //! and expectations over a whole vocabulary.
 
-use crate::common::{is_near, loss};
-use crate::off_policy::{self, OffPolicy, mean};
-use burnish_rl::LossConfig;
+use crate::common::is_near;
 use burnish_rl::kl::{AdaptiveKl, KlEstimator, times_ratio};
 use burnish_rl::overlong::OverlongBuffer;
 use proptest::prelude::*;
@@ -280,31 +278,4 @@ proptest! {
             expected_gradient(&other, |token| KlEstimator::Abs.evaluate(other[token], reference[token]).0);
         prop_assert!(distance(&of_reward(KlEstimator::Abs), &mirrored) < 0.01 * norm(&kl));
     }
-}
-
-#[test]
-fn the_distance_from_the_proximal_policy_is_added_and_is_nothing_before_the_first_update() {
-    let batch = OffPolicy::of_rows(&off_policy::golden().batch);
-    let with = |batch: &OffPolicy, coef| {
-        batch.evaluate(&loss(LossConfig { proximal_kl_coef: coef, ..LossConfig::default() }), 9)
-    };
-    let (on, off) = (with(&batch, 0.7), with(&batch, 0.0));
-    let streams = batch.streams();
-    let positions: Vec<usize> = streams.loss_positions(0..streams.policy.len()).collect();
-    // rho - 1 - ln rho, as SWITCH writes it, and its derivative by ln rho.
-    let rho = |at: usize| (streams.policy[at] - streams.proximal[at]).exp();
-    let of = |at: usize| rho(at) - 1.0 - rho(at).ln();
-    let expected = positions.iter().map(|&at| of(at)).sum::<f64>() / positions.len() as f64;
-    assert!(expected > 1e-3 && is_near(on.loss, off.loss + 0.7 * expected, TOLERANCE));
-    assert!(mean(&on, "proximal_kl").is_some_and(|found| is_near(found, expected, TOLERANCE)));
-    for &at in &positions {
-        let expected = off.d_policy[at] + 0.7 * (rho(at) - 1.0) / positions.len() as f64;
-        assert!(is_near(on.d_policy[at], expected, TOLERANCE));
-    }
-    assert_eq!(mean(&off, "proximal_kl"), None);
-
-    let mut first = batch.clone();
-    first.batch.policy.clone_from(&first.batch.proximal);
-    let (on, off) = (with(&first, 0.7), with(&first, 0.0));
-    assert_eq!((on.loss, on.d_policy), (off.loss, off.d_policy));
 }

@@ -51,13 +51,11 @@ fn whatever_else_there_is_in_a_loss_it_is_none() {
     };
     assert!(with(&|_| {}).is_some());
     assert!(with(&|config| (config.beta, config.use_kl_in_reward) = (0.1, true)).is_some());
-    let others: [(&str, Change); 8] = [
+    let others: [(&str, Change); 6] = [
         ("dual clip", |config| config.config = json!({ "dual_clip": 3.0 })),
         ("KL", |config| config.beta = 0.1),
         ("entropy", |config| config.entropy_coef = 0.1),
         ("forks", |config| config.top_entropy_quantile = 0.5),
-        ("divergence from the proximal policy", |config| config.proximal_kl_coef = 0.1),
-        ("NLL", |config| config.positive_nll_coef = 0.1),
         ("bypass", |config| config.correction.bypass = true),
         ("mask", |config| config.correction.off_policy_mask_threshold = 0.1),
     ];

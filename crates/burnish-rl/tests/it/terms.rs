@@ -1,6 +1,7 @@
 //! Losses on parts of a batch.
 
 use crate::common::{Batch, batches, is_near, loss};
+use crate::off_policy;
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::terms::LossTerm;
 use burnish_rl::{Evaluation, LossConfig, Objective, PartTotals, Streams, Totals};
@@ -24,6 +25,12 @@ fn evaluate(batch: &Batch, objective: &dyn Objective, parts: &[u8]) -> Evaluatio
     };
     let totals = Totals { parts: std::array::from_fn(of_part), ..batch.totals() };
     objective.evaluate(&Streams { parts, ..batch.streams() }, &totals)
+}
+
+/// The counts of a part that is the whole batch.
+fn of_totals(totals: &Totals) -> PartTotals {
+    let Totals { tokens, tokens_positive, tokens_generation, .. } = *totals;
+    PartTotals { tokens, tokens_positive, tokens_generation }
 }
 
 /// The batch without the tokens outside of a part.
@@ -60,7 +67,59 @@ proptest! {
     }
 
     #[test]
-    fn without_weight_it_is_the_main_loss_and_on_whole_answers_the_imitation_of_vapo(batch in batches(0.5)) {
+    fn the_divergence_from_the_proximal_policy_has_its_derivative_and_is_nothing_before_the_first_update(
+        batch in batches(0.5),
+        aggregation in prop::sample::select(AGGREGATIONS.to_vec()),
+    ) {
+        const STEP: f64 = 1e-5;
+        let all = vec![u8::MAX; batch.policy.len()];
+        let of = |batch: &Batch, weight: f64| {
+            let terms = vec![term("proximal_kl", weight)];
+            let sum = LossConfig { aggregation, terms, ..LossConfig::default() }.build().unwrap();
+            let (with, without) = (evaluate(batch, &*sum, &all), batch.evaluate(&loss(LossConfig { aggregation, ..LossConfig::default() })));
+            let slopes: Vec<f64> = with.d_policy.iter().zip(&without.d_policy).map(|(own, main)| own - main).collect();
+            (with.loss - without.loss, slopes)
+        };
+        let (value, slopes) = of(&batch, 2.0);
+        prop_assert!(value >= -1e-12);
+        for (at, slope) in slopes.iter().enumerate() {
+            let moved = |step: f64| {
+                let mut batch = batch.clone();
+                batch.policy[at] += step;
+                of(&batch, 2.0).0
+            };
+            let expected = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
+            prop_assert!(is_near(*slope, expected, 1e-6), "{slope} for {expected}");
+        }
+        let first = Batch { proximal: batch.policy.clone(), ..batch };
+        let (value, slopes) = of(&first, 2.0);
+        prop_assert!(value == 0.0 && slopes.iter().all(|slope| *slope == 0.0));
+    }
+
+    /// The loss of `[loss]` has its batch constants on its own part, as if the batch had no other tokens.
+    #[test]
+    fn a_loss_that_looks_at_the_whole_batch_sees_its_own_part(
+        (batch, parts) in batches(0.5).prop_flat_map(|batch| {
+            let tokens = batch.policy.len();
+            (Just(batch), prop::collection::vec(1..4u8, tokens))
+        }),
+    ) {
+        for quantile in [LossConfig { top_entropy_quantile: 0.5, ..LossConfig::default() },
+                         LossConfig { objective: "m2po".into(), ..LossConfig::default() }] {
+            let both = LossConfig { terms: vec![term("positive_nll", 0.0)], ..quantile.clone() };
+            let sum = both.build().unwrap();
+            let main = only(&batch, &parts, 0);
+            let expected = main.evaluate(&loss(quantile));
+            let totals = Totals { parts: [of_totals(&main.totals()); 8], ..main.totals() };
+            let streams = Streams { parts: &parts, ..batch.streams() };
+            let batch_constants = sum.batch_constants(&streams, &totals);
+            let found = sum.evaluate(&Streams { batch_constants: &batch_constants, ..streams }, &totals);
+            prop_assert_eq!((found.loss, found.d_policy), (expected.loss, expected.d_policy));
+        }
+    }
+
+    #[test]
+    fn without_weight_it_is_the_main_loss(batch in batches(0.5)) {
         let main = batch.evaluate(&loss(LossConfig::default()));
         let all = vec![u8::MAX; batch.policy.len()];
         let with = |terms: Vec<LossTerm>| {
@@ -68,10 +127,6 @@ proptest! {
         };
         let weightless = with(vec![term("cispo", 0.0)]);
         prop_assert_eq!((weightless.loss, &weightless.d_policy), (main.loss, &main.d_policy));
-        let imitating = with(vec![term("positive_nll", 0.1)]);
-        let vapo = batch.evaluate(&loss(LossConfig { positive_nll_coef: 0.1, ..LossConfig::default() }));
-        prop_assert!(is_near(imitating.loss, vapo.loss, 1e-9));
-        prop_assert!(imitating.d_policy.iter().zip(&vapo.d_policy).all(|(own, other)| is_near(*own, *other, 1e-12)));
     }
 }
 
@@ -91,12 +146,36 @@ fn terms_are_checked_like_the_loss_that_they_are() {
     assert!(found.starts_with("terms[1].config.x"), "{found}");
     let found = problem(json!({"objective": "m2po", "weight": 1.0}));
     assert!(found.starts_with("terms[1].objective") && found.contains("whole batch first"), "{found}");
-    let main =
-        LossConfig { objective: "m2po".into(), terms: vec![term("cispo", 1.0)], ..LossConfig::default() };
-    assert!(main.complete().unwrap_err().problem.contains("whole batch first"));
     let many = LossConfig { terms: vec![term("cispo", 1.0); 8], ..LossConfig::default() };
     assert!(many.complete().unwrap_err().problem.contains("7 at most"));
     // What a term leaves out is written down.
     let loss = LossConfig { terms: vec![term("ppo_clip", 1.0)], ..LossConfig::default() };
     assert!(loss.complete().unwrap().terms[0].config.get("epsilon_low").is_some());
+}
+
+#[test]
+fn the_divergence_from_the_proximal_policy_is_that_of_switch() {
+    let batch = off_policy::OffPolicy::of_rows(&off_policy::golden().batch).batch;
+    let all = vec![u8::MAX; batch.policy.len()];
+    // One optimiser batch is the generation.
+    let of = |terms: Vec<LossTerm>| {
+        let config = LossConfig { aggregation: Aggregation::Bnpo, terms, ..LossConfig::default() };
+        evaluate(&batch, &*config.build().unwrap(), &all)
+    };
+    let (on, off) = (of(vec![term("proximal_kl", 0.7)]), of(vec![term("positive_nll", 0.0)]));
+    let positions: Vec<usize> = (0..batch.policy.len()).filter(|at| batch.loss_mask[*at]).collect();
+    // rho - 1 - ln rho, as SWITCH writes it, and its derivative by ln rho.
+    let rho = |at: usize| (batch.policy[at] - batch.proximal[at]).exp();
+    let mean = positions.iter().map(|&at| rho(at) - 1.0 - rho(at).ln()).sum::<f64>() / positions.len() as f64;
+    assert!(mean > 1e-3 && is_near(on.loss, off.loss + 0.7 * mean, 1e-12));
+    for &at in &positions {
+        let expected = off.d_policy[at] + 0.7 * (rho(at) - 1.0) / positions.len() as f64;
+        assert!(is_near(on.d_policy[at], expected, 1e-12));
+    }
+    let metric = |found: &Evaluation| {
+        let metric = found.metrics.iter().find(|metric| metric.name == "proximal_kl")?;
+        Some(metric.sum / metric.weight)
+    };
+    assert!(metric(&on).is_some_and(|found| is_near(found, mean, 1e-12)));
+    assert_eq!(metric(&off), None);
 }
