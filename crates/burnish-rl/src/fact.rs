@@ -55,7 +55,7 @@ pub static COMPONENTS: Fact =
 /// What each turn earned; a number that is not finite counts as nothing.
 pub static TURN_REWARDS: Fact = Fact { id: "turn.rewards", per: Per::Turn, about: "what each turn earned" };
 
-/// What each token earned: a turn's reward is at the turn's last token, that of a named span of the answers at the last
+/// The reward of each token: a turn's reward is at the turn's last token, that of a named span of the answers at the last
 /// token of the span, and the rest at the last token of the rollout. A number that is not finite counts as nothing.
 pub static TOKEN_REWARDS: Fact =
     Fact { id: "token.rewards", per: Per::Token, about: "what each token earned" };

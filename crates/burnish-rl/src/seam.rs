@@ -39,7 +39,7 @@ pub struct Streams<'a> {
     /// The parts of the batch that each token belongs to, for losses on parts ([`crate::terms`]): bit `k` is part `k`. Empty if
     /// every token belongs to all.
     pub parts: &'a [u8],
-    /// What the objective asked to know about single tokens: [`Objective::facts`], [`Objective::spans`].
+    /// The facts of single tokens that the objective asked for: [`Objective::facts`], [`Objective::spans`].
     pub facts: &'a [TokenFact],
     /// What [`Objective::batch_constants`] returned for each position; empty if the objective has no batch_constants.
     pub batch_constants: &'a [BatchConstant],
@@ -256,7 +256,7 @@ pub trait Objective: Send + Sync {
         Vec::new()
     }
 
-    /// The ids of all that it needs to know about single tokens: [`TokenFact::id`].
+    /// The ids of the facts and spans that it needs: [`TokenFact::id`].
     fn token_facts(&self) -> Vec<String> {
         let spans = self.spans().into_iter().map(|span| span_id(&span));
         self.facts().into_iter().map(|fact| fact.id.to_owned()).chain(spans).collect()

@@ -188,7 +188,7 @@ impl Objective for Terms {
         self.terms.iter().flat_map(|(_, objective)| objective.spans()).collect()
     }
 
-    /// Those of the loss of `[loss]`, on its part.
+    /// The constants of the loss of `[loss]`, on its part.
     fn batch_constants(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<BatchConstant> {
         let main = Streams { loss_mask: &mask(whole, 0), ..*whole };
         self.terms.first().map_or_else(Vec::new, |(_, own)| own.batch_constants(&main, &totals.of_part(0)))

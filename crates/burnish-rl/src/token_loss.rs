@@ -25,7 +25,7 @@ pub struct Tokens<'a> {
     pub entropy: &'a [f64],
     /// Advantage of the token.
     pub advantage: &'a [f64],
-    /// What the objective asked to know about single tokens: [`TokenLoss::facts`], [`TokenLoss::spans`].
+    /// The facts of single tokens that the objective asked for: [`TokenLoss::facts`], [`TokenLoss::spans`].
     pub facts: &'a [TokenFact],
     /// What [`TokenLoss::batch_constants`] returned for each token; empty if the objective has no batch_constants.
     pub batch_constants: &'a [f64],

@@ -43,8 +43,7 @@ pub struct Sample {
     /// The parts of the batch that each token belongs to, one bit each ([`burnish_rl::terms`]); empty if every token belongs to
     /// all.
     pub parts: Vec<u8>,
-    /// What else is known about each token, by the id of the fact or the span ([`burnish_rl::TokenFact`]), if an objective
-    /// asks for it.
+    /// Facts of single tokens, by the id of the fact or the span ([`burnish_rl::TokenFact`]), if an objective asks for them.
     pub facts: BTreeMap<String, Vec<f32>>,
     /// What is known about the log-probabilities at the start of the update.
     pub proximal: Proximal,

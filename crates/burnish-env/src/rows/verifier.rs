@@ -308,7 +308,7 @@ pub(crate) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, Strin
     Ok(verdict)
 }
 
-/// The rewards of turns: a list with [what was earned](read_earned) by each turn of the policy.
+/// The rewards of turns: a list with [an entry](read_earned) for each turn of the policy.
 fn read_turns(value: &Value) -> Result<BTreeMap<usize, BTreeMap<String, f64>>, String> {
     let turns =
         value.as_array().ok_or("the verifier's `turn_rewards` must be a list, an entry for each turn")?;
@@ -317,7 +317,7 @@ fn read_turns(value: &Value) -> Result<BTreeMap<usize, BTreeMap<String, f64>>, S
     turns.map(earned).collect()
 }
 
-/// The rewards of spans: a table with [what was earned](read_earned) by the span of each name.
+/// The rewards of spans: a table with [an entry](read_earned) for each name of a span.
 fn read_spans(value: &Value) -> Result<BTreeMap<String, BTreeMap<String, f64>>, String> {
     let spans =
         value.as_object().ok_or("the verifier's `span_rewards` must be a table, an entry for each span")?;
@@ -325,7 +325,7 @@ fn read_spans(value: &Value) -> Result<BTreeMap<String, BTreeMap<String, f64>>, 
     spans.iter().filter(|(_, earned)| !earned.is_null()).map(earned).collect()
 }
 
-/// What a part of an episode earned: a number, or a table of numbers.
+/// The rewards of a part of an episode: a number, or a table of numbers.
 fn read_earned(value: &Value) -> Result<BTreeMap<String, f64>, String> {
     let Value::Object(named) = value else {
         return Ok(BTreeMap::from([("reward".to_owned(), finite(value, "reward")?)]));

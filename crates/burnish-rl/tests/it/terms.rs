@@ -76,7 +76,8 @@ proptest! {
         let of = |batch: &Batch, weight: f64| {
             let terms = vec![term("proximal_kl", weight)];
             let sum = LossConfig { aggregation, terms, ..LossConfig::default() }.build().unwrap();
-            let (with, without) = (evaluate(batch, &*sum, &all), batch.evaluate(&loss(LossConfig { aggregation, ..LossConfig::default() })));
+            let main = loss(LossConfig { aggregation, ..LossConfig::default() });
+            let (with, without) = (evaluate(batch, &*sum, &all), batch.evaluate(&main));
             let slopes: Vec<f64> = with.d_policy.iter().zip(&without.d_policy).map(|(own, main)| own - main).collect();
             (with.loss - without.loss, slopes)
         };

@@ -192,7 +192,8 @@ impl Groups {
         Ok(Values::from([("sampling/updates_behind".to_owned(), mean)]))
     }
 
-    /// Gives the samples what `objective` asks to know about single tokens. A fact that is not known of a member is left out.
+    /// Gives the samples the facts of tokens and the spans that `objective` asks for. A fact that is not known of a member is
+    /// left out.
     ///
     /// # Errors
     /// If an episode has several branches, or ids can't be decoded.

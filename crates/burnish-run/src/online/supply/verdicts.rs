@@ -83,7 +83,7 @@ fn components(recipe: &Recipe, names: &[String], episode: &Episode) -> Vec<f64> 
     names.iter().map(weighted).collect()
 }
 
-/// What each token of a member earned; nothing is known if it is not learnt from.
+/// The reward of each token of a member; none if it is not learnt from.
 ///
 /// # Errors
 /// If the episode has several branches, or its verdict rewards a span that the recipe does not define.
