@@ -89,13 +89,8 @@ impl Gae {
         let whole = rollout.score()?;
         let tokens = rollout.facts.of(&TOKEN_REWARDS);
         let earned = |at: usize| match tokens.get(at) {
-            Some(earned) => {
-                if earned.is_finite() {
-                    *earned
-                } else {
-                    0.0
-                }
-            }
+            Some(earned) if earned.is_finite() => *earned,
+            Some(_) => 0.0,
             None if at + 1 == rollout.tokens => whole,
             None => 0.0,
         };

@@ -61,7 +61,7 @@ fn a_sample_that_fits_neither_model_nor_objective_is_named() {
     let mut batch = random_batch(0);
     InSpan::know(&mut batch[1]);
     assert_eq!(refused(&InSpan, &batch), TrainError::MissingFact { sample: 0, id: VALUES.id.to_owned() });
-    batch.iter_mut().for_each(|sample| InSpan::know(sample));
+    batch.iter_mut().for_each(InSpan::know);
     batch[2].facts.insert("span.thoughts".to_owned(), vec![1.0]);
     assert!(matches!(
         refused(&InSpan, &batch),
