@@ -225,6 +225,7 @@ mod tests {
             reward: None,
             facts: Facts::default(),
             advantage: None,
+            weight: 1.0,
             samples: Vec::new(),
         };
         let mut groups = Groups::of(vec![Group { task, turned: None, is_kept: true, members: vec![member] }]);
