@@ -67,6 +67,10 @@ impl RolloutPlan for Demonstrations {
         if self.count > 0 { Need::all(&[&DEMONSTRATED]) } else { Vec::new() }
     }
 
+    fn gives_answers(&self) -> bool {
+        self.count > 0
+    }
+
     fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
         Box::pin(async {
             let count = self.count.min(group.rollouts.saturating_sub(1));

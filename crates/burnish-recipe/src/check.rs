@@ -8,7 +8,7 @@ use burnish_env::{EnvError, Generator, Redesign};
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::catalogue::{PREFERENCES, REWARD_MODELS};
-use burnish_rl::fact::{COUNTERPART, DEMONSTRATED, HINT, Need, TOKEN_REWARDS};
+use burnish_rl::fact::{COUNTERPART, DEMONSTRATED, HINT, Need, Per, TOKEN_REWARDS};
 use burnish_rl::gate::GateConfig;
 use burnish_rl::overlong::OVERLONG;
 use burnish_rl::plan::RolloutPlan;
@@ -301,6 +301,18 @@ fn check_supplied(
                 key,
                 format!("is `{id}`, which needs `{fact}` ({about}), and nothing supplies that"),
             ));
+        }
+    }
+    if plan.is_some_and(|plan| plan.gives_answers()) {
+        for (key, id, needs) in &asking {
+            if let Some(need) = needs.iter().find(|need| need.fact.per == Per::Token) {
+                let about = need.fact.about;
+                let problem = format!(
+                    "is `{id}`, which needs {about}; the answers that the plan `{plan_id}` gives have none: take one that \
+                     compares rewards, as `grpo`, or leave `[plan]` out"
+                );
+                return Err(source.error(key, problem));
+            }
         }
     }
     let rollouts = recipe.rollout.group_size;

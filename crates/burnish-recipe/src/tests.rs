@@ -160,6 +160,12 @@ fn what_the_environment_can_not_do_is_refused_by_the_key_that_asks_for_it() {
         "{error}"
     );
     assert_eq!(read(SMALL, &["plan.plan=dgpo", "env.id=chains"]).map(drop), Ok(()));
+    // Nothing is known of single tokens of answers that are given.
+    let given = ["plan.plan=demonstrations", "advantage.estimator=gae", "critic={}"];
+    let error = read(SMALL, &given).unwrap_err();
+    assert!(error.contains("`gae`, which needs") && error.contains("`demonstrations` gives"), "{error}");
+    assert_eq!(read(SMALL, &[&given[..], &["plan.config.count=0"]].concat()).map(drop), Ok(()));
+    assert_eq!(read(SMALL, &given[..1]).map(drop), Ok(()));
 }
 
 #[test]

@@ -180,6 +180,11 @@ pub trait RolloutPlan: Send + Sync {
         false
     }
 
+    /// May members be answers that the policy did not sample? Nothing is known of their single tokens.
+    fn gives_answers(&self) -> bool {
+        false
+    }
+
     /// The components that it adds to rewards.
     fn components(&self) -> &'static [&'static str] {
         &[]
