@@ -385,3 +385,110 @@ pub(crate) fn read_tasks(file: &Path, id: &str) -> Result<Vec<Task>, RunError> {
     }
     Ok(tasks)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use burnish_core::{Ending, Record, Verdict};
+
+    use super::*;
+
+    /// An episode of the task `task` with this answer and reward; it succeeds from 0.5 on.
+    fn stored(task: &str, answer: &str, reward: f64) -> StoredEpisode {
+        let id = TaskId(task.into());
+        let verdict = if reward.is_nan() {
+            Verdict::unscored("hung")
+        } else {
+            Verdict::scored("right", reward, reward >= 0.5)
+        };
+        let episode = Episode {
+            task: id.clone(),
+            rollout: 0,
+            traces: Vec::new(),
+            partners: Vec::new(),
+            verdict,
+            ending: Ending::Completed,
+            answers: vec![Message::assistant(answer)],
+            record: Record::default(),
+        };
+        let (environment, truth) = ("none".to_owned(), Value::Null);
+        let task = Task { id, environment, prompt: Vec::new(), truth, labels: BTreeMap::new() };
+        let reward = Some(reward).filter(|reward| !reward.is_nan());
+        StoredEpisode { task, task_index: 0, episode, reward, advantage: None }
+    }
+
+    /// What is kept of two steps, as (step, place, place of the worse answer), and what is left out.
+    fn kept(make: Value) -> (Vec<(u64, usize, Option<usize>)>, BTreeMap<&'static str, usize>) {
+        let make: MakeSection = serde_json::from_value(make).unwrap();
+        let mut played = Played::default();
+        let first = [("a", "1", 1.0), ("a", "2", 0.0), ("b", "3", 0.6), ("b", "4", 0.9), ("b", "5", 0.7)];
+        let second = [("a", "1", 1.0), ("a", "7", f64::NAN), ("c", "8", 0.2), ("c", "\u{FFFD}", 0.8)];
+        for (step, episodes) in [(1, &first[..]), (2, &second[..])] {
+            let episodes: Vec<StoredEpisode> =
+                episodes.iter().map(|(task, answer, reward)| stored(task, answer, *reward)).collect();
+            played.see(&make, step, &episodes);
+        }
+        assert_eq!(played.episodes, 9);
+        let chosen = played.choose(&make);
+        let each = |(step, of_step): (u64, Vec<Candidate>)| {
+            of_step.into_iter().map(move |own| (step, own.at, own.rejected)).collect::<Vec<_>>()
+        };
+        (chosen.into_iter().flat_map(each).collect(), played.left_out)
+    }
+
+    #[test]
+    fn the_best_successes_of_each_task_are_kept_once() {
+        let (rows, left_out) = kept(json!({ "kind": "rows", "max_per_task": 2 }));
+        assert_eq!(rows, [(1, 0, None), (1, 3, None), (1, 4, None)]);
+        let expected = [
+            ("above the number per task", 1),
+            ("given before", 1),
+            ("not judged", 1),
+            ("not successful", 2),
+            ("with bytes that are no text", 1),
+        ];
+        assert_eq!(left_out, BTreeMap::from(expected));
+        let of = |make: Value| kept(make).0;
+        assert_eq!(of(json!({ "kind": "rows" })), [(1, 0, None), (1, 3, None)]);
+        let all = json!({ "kind": "rows", "keep": "all", "max_per_task": 9 });
+        assert_eq!(of(all).len(), 6);
+        let rewarded = json!({ "kind": "rows", "keep": "all", "max_per_task": 9, "min_reward": 0.7 });
+        assert_eq!(of(rewarded), [(1, 0, None), (1, 3, None), (1, 4, None)]);
+        // Of `a`, two of three were right; of `b` all, of `c` one of two.
+        let medium = json!({ "kind": "rows", "success_rate": { "min": 0.4, "max": 0.9 } });
+        assert_eq!(of(medium), [(1, 0, None)]);
+    }
+
+    #[test]
+    fn the_answers_of_a_group_that_differ_most_are_paired() {
+        let (pairs, left_out) = kept(json!({ "kind": "pairs", "max_per_task": 2 }));
+        assert_eq!(pairs, [(1, 0, Some(1)), (1, 3, Some(2))]);
+        assert_eq!(left_out["no better or worse than others of their group"], 3);
+    }
+
+    #[test]
+    fn tasks_are_kept_once_by_their_success_rate() {
+        let of = |min: f64, max: f64| {
+            kept(json!({ "kind": "tasks", "success_rate": { "min": min, "max": max } })).0
+        };
+        assert_eq!(of(0.0, 1.0), [(1, 0, None), (1, 2, None), (2, 2, None)]);
+        assert_eq!(of(0.6, 0.7), [(1, 0, None)]);
+        assert_eq!(of(0.9, 1.0), [(1, 2, None)]);
+    }
+
+    #[test]
+    fn a_line_that_is_no_task_of_the_environment_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tasks.jsonl");
+        let task = made_task(&stored("a", "1", 1.0).task, 0.5, 1.0).unwrap().to_string();
+        let read = |text: String, id: &str| {
+            std::fs::write(&file, text).unwrap();
+            read_tasks(&file, id).map(|tasks| tasks.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(format!("{task}\n\n{task}\n"), "none"), Ok(1));
+        let elsewhere = read(format!("{task}\n"), "chains").unwrap_err();
+        assert!(elsewhere.contains("line 1") && elsewhere.contains("`none`"), "{elsewhere}");
+        assert!(read(format!("{task}\n3\n"), "none").unwrap_err().contains("line 2"));
+        assert!(read("\n".into(), "none").unwrap_err().contains("has no tasks"));
+    }
+}
