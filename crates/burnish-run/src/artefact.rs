@@ -417,8 +417,11 @@ mod tests {
         StoredEpisode { task, task_index: 0, episode, reward, advantage: None }
     }
 
-    /// What is kept of two steps, as (step, place, place of the worse answer), and what is left out.
-    fn kept(make: Value) -> (Vec<(u64, usize, Option<usize>)>, BTreeMap<&'static str, usize>) {
+    /// The step, the place, and the place of the worse answer of a pair.
+    type Place = (u64, usize, Option<usize>);
+
+    /// What is kept of two steps, and what is left out.
+    fn kept(make: Value) -> (Vec<Place>, BTreeMap<&'static str, usize>) {
         let make: MakeSection = serde_json::from_value(make).unwrap();
         let mut played = Played::default();
         let first = [("a", "1", 1.0), ("a", "2", 0.0), ("b", "3", 0.6), ("b", "4", 0.9), ("b", "5", 0.7)];
