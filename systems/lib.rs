@@ -16,25 +16,14 @@ pub mod skpo;
 mod testing;
 pub mod vl_rethinker;
 
-use burnish_rl::catalogue::{Entry, build, complete, find};
+use burnish_rl::catalogue::{Entry, no_settings};
 use burnish_rl::plan::RolloutPlan;
-use burnish_rl::{Card, Part, SettingError};
+use burnish_rl::{Card, choice, entries};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The entries of these plans.
-macro_rules! plans {
-    ($($part:ty),* $(,)?) => {
-        &[$(Entry {
-            card: <$part as Part>::CARD,
-            complete: complete::<$part>,
-            build: |given| Ok(Box::new(build::<$part>(given)?)),
-        }),*]
-    };
-}
-
 /// How rollouts are sampled: `plan.plan`.
-pub const PLANS: &[Entry<dyn RolloutPlan>] = plans![
+pub const PLANS: &[Entry<dyn RolloutPlan>] = entries![
     demonstrations::Demonstrations,
     dgpo::Dgpo,
     heavyskill::Heavyskill,
@@ -59,28 +48,7 @@ pub struct PlanConfig {
     pub config: Value,
 }
 
-fn no_settings() -> Value {
-    Value::Object(serde_json::Map::new())
-}
-
-impl PlanConfig {
-    /// The same table, with every setting of the plan written out.
-    ///
-    /// # Errors
-    /// If there is no such plan, or a value is unknown, of the wrong type or out of range.
-    pub fn complete(mut self) -> Result<Self, SettingError> {
-        self.config = find(PLANS, "plan", &self.plan)?.complete_config(&self.config)?;
-        Ok(self)
-    }
-
-    /// The plan, in its initial state.
-    ///
-    /// # Errors
-    /// As [`PlanConfig::complete`].
-    pub fn build(&self) -> Result<Box<dyn RolloutPlan>, SettingError> {
-        find(PLANS, "plan", &self.plan)?.build_config(&self.config)
-    }
-}
+choice!(PlanConfig, plan, PLANS, dyn RolloutPlan);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -24,9 +24,9 @@ use crate::split::Split;
 use crate::supply::{SUPPLIES, Table};
 
 use super::{
-    Calibration, GOAL_INFORMATION, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, MakeKind, Method, REWARD_MODEL,
-    Recipe, RecipeError, Source, StageUse, TaskSource, TeacherContext, TeacherSection, Use, asked, bounds,
-    defaults, empty, engine, evaluations, latent, redesign, trainer, weights,
+    Calibration, GOAL_INFORMATION, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe,
+    RecipeError, Source, StageUse, TeacherContext, TeacherSection, Use, asked, bounds, defaults, empty,
+    engine, evaluations, latent, make, redesign, rounds, task_source, trainer, weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -53,12 +53,9 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     ranges.at_least_one("train.minibatches", train.minibatches)?;
     ranges.at_least_one("train.sequences_per_step", train.sequences_per_step)?;
     ranges.at_least_one("train.micro_batch_tokens", train.micro_batch_tokens)?;
-    check_tasks(recipe, &ranges)?;
-    check_make(recipe, &ranges)?;
-    if let Some(rounds) = &recipe.rounds {
-        rounds.check().map_err(|(key, rule)| source.error(&format!("rounds.{key}"), rule))?;
-        ranges.holds("rounds", recipe.redesign.is_none(), "can't be combined with `[redesign]`")?;
-    }
+    task_source::check(recipe, source)?;
+    make::check(recipe, source)?;
+    rounds::check(recipe, source)?;
     ranges.at_least_one("eval.rollouts", eval.rollouts)?;
     ranges.at_least_one("checkpoint.keep", checkpoint.keep)?;
     ranges.at_least_one("data.decontaminate.ngram", recipe.data.decontaminate.ngram)?;
@@ -191,7 +188,6 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
                 let wrong =
                     |error: SettingError| source.refused(&format!("selection.{}", error.key), error.problem);
                 let selection = selection.map_err(wrong)?;
-                ranges.holds("plan", recipe.plan.is_none(), rule)?;
                 check_partners(recipe, source)?;
                 recipe.selection = selection;
             } else {
@@ -222,7 +218,8 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     check_rows(recipe, &ranges)?;
     complete_gate(recipe, &ranges)?;
     complete_replay(recipe, &ranges)?;
-    let is_made = recipe.weights.is_some() || recipe.is_last_round() || gives(recipe, StageUse::Policy);
+    let is_made =
+        recipe.weights.is_some() || recipe.is_last_round() || rounds::gives(recipe, StageUse::Policy);
     let is_given = recipe.policy.path.is_some() || recipe.policy.from.is_some() || is_made;
     let has_start = is_given && recipe.policy.lora.is_none();
     let can_diverge = train_is_grpo(recipe) && has_start;
@@ -537,56 +534,9 @@ fn check_rows(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
     Ok(())
 }
 
-/// Do rounds give the run what `of` means?
-fn gives(recipe: &Recipe, of: StageUse) -> bool {
-    recipe.rounds.as_ref().is_some_and(|rounds| rounds.gives(of))
-}
-
 /// Are there rows of files to learn from, or will there be?
 fn has_rows(recipe: &Recipe) -> bool {
-    recipe.data.has_rows() || gives(recipe, StageUse::Rows)
-}
-
-/// How many tasks there are, or where they come from.
-fn check_tasks(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
-    let tasks = match &recipe.env.tasks {
-        TaskSource::Count(count) => return ranges.at_least_one("env.tasks", *count),
-        TaskSource::File(tasks) => tasks,
-    };
-    for (key, holds, rule) in [
-        (
-            "env.tasks",
-            tasks.path.is_some() != tasks.from.is_some() || gives(recipe, StageUse::Tasks),
-            "must be a number, or name one file: `{ path = \"tasks.jsonl\" }`, or `{ from = \"recipe.toml\" }`, which makes it",
-        ),
-        ("env.tasks", recipe.plays(), "must be a number: no task is played, so the file has no use"),
-        (
-            "env.split",
-            recipe.env.split.is_none(),
-            "needs tasks that the environment makes: `env.tasks` is a file",
-        ),
-        (
-            "redesign",
-            recipe.redesign.is_none(),
-            "needs tasks that the environment makes: `env.tasks` is a file",
-        ),
-    ] {
-        ranges.holds(key, holds, rule)?;
-    }
-    Ok(())
-}
-
-/// What a run makes beside its policy.
-fn check_make(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
-    let Some(make) = &recipe.make else { return Ok(()) };
-    make.check().map_err(|(key, rule)| ranges.source.error(&format!("make.{key}"), rule.to_owned()))?;
-    let plays = matches!(recipe.train.method, Method::Grpo | Method::None);
-    let rule = "needs episodes, which this method does not play: set `train.method = \"none\"`, or \"grpo\"";
-    ranges.holds("make", plays, rule)?;
-    ranges.holds("env", !recipe.env.is_absent(), "is needed: `[make]` plays its tasks")?;
-    ranges.holds("redesign", recipe.redesign.is_none(), "can't be combined with `[make]`")?;
-    let rule = "must be 2 or more: a pair has two answers";
-    ranges.holds("rollout.group_size", make.kind != MakeKind::Pairs || recipe.rollout.group_size > 1, rule)
+    recipe.data.has_rows() || rounds::gives(recipe, StageUse::Rows)
 }
 
 fn check_policy(recipe: &Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
@@ -618,7 +568,7 @@ fn check_policy(recipe: &Recipe, source: &Source, what: Use) -> Result<(), Recip
         return Ok(());
     }
     // A run knows where its copy of the policy of the round before is.
-    if recipe.is_last_round() || gives(recipe, StageUse::Policy) {
+    if recipe.is_last_round() || rounds::gives(recipe, StageUse::Policy) {
         return Ok(());
     }
     match (&policy.path, &policy.new) {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Method, Recipe, RecipeError, Source};
+
 /// `[make]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,7 +79,7 @@ impl MakeSection {
     ///
     /// # Errors
     /// The key that is wrong, and what it must be.
-    pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
+    fn check(&self) -> Result<(), (&'static str, &'static str)> {
         let SuccessRate { min, max } = self.success_rate;
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
         match self {
@@ -99,4 +101,31 @@ impl MakeSection {
             _ => Ok(()),
         }
     }
+}
+
+/// Checks `[make]`.
+pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
+    let Some(make) = &recipe.make else { return Ok(()) };
+    make.check().map_err(|(key, rule)| source.error(&format!("make.{key}"), rule.to_owned()))?;
+    let has_pairs = make.kind != MakeKind::Pairs || recipe.rollout.group_size > 1;
+    for (key, holds, rule) in [
+        (
+            "make",
+            matches!(recipe.train.method, Method::Grpo | Method::None),
+            "needs episodes, which this method does not play: set `train.method = \"none\"`, or \"grpo\"",
+        ),
+        ("env", !recipe.env.is_absent(), "is needed: `[make]` plays its tasks"),
+        ("redesign", recipe.redesign.is_none(), "can't be combined with `[make]`"),
+        (
+            "plan",
+            recipe.plan.is_none(),
+            "can't be combined with `[make]`: its answers have other prompts than their tasks",
+        ),
+        ("rollout.group_size", has_pairs, "must be 2 or more: a pair has two answers"),
+    ] {
+        if !holds {
+            return Err(source.error(key, rule.to_owned()));
+        }
+    }
+    Ok(())
 }

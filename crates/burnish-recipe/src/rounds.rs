@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::StageUse;
+use super::{Recipe, RecipeError, Source, StageUse};
 
 /// The most stages of all rounds together.
 const STAGES_MAX: usize = 1000;
@@ -50,7 +50,7 @@ impl RoundsSection {
     ///
     /// # Errors
     /// The key that is wrong, and what it must be.
-    pub(super) fn check(&self) -> Result<(), (String, String)> {
+    fn check(&self) -> Result<(), (String, String)> {
         let wrong = |key: String, rule: &str| Err((key, rule.to_owned()));
         if self.count == 0 {
             return wrong("count".into(), "must be 1 or more");
@@ -94,4 +94,19 @@ impl RoundsSection {
         }
         Ok(())
     }
+}
+
+/// Do rounds give the run what `of` means?
+pub(super) fn gives(recipe: &Recipe, of: StageUse) -> bool {
+    recipe.rounds.as_ref().is_some_and(|rounds| rounds.gives(of))
+}
+
+/// Checks `[rounds]`.
+pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
+    let Some(rounds) = &recipe.rounds else { return Ok(()) };
+    rounds.check().map_err(|(key, rule)| source.error(&format!("rounds.{key}"), rule))?;
+    if recipe.redesign.is_some() {
+        return Err(source.error("rounds", "can't be combined with `[redesign]`".to_owned()));
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::StageRecipe;
+use super::{Recipe, RecipeError, Source, StageRecipe, StageUse, rounds};
 
 /// `env.tasks`: `2048`, `{ from = "recipes/filter.toml" }` or `{ path = "tasks.jsonl" }`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,14 +35,6 @@ pub struct TaskFile {
 }
 
 impl TaskSource {
-    /// The number of tasks to make, if they are made here.
-    pub fn count(&self) -> Option<usize> {
-        match self {
-            TaskSource::Count(count) => Some(*count),
-            TaskSource::File(_) => None,
-        }
-    }
-
     /// The file of tasks, if they are in one.
     pub fn file(&self) -> Option<&TaskFile> {
         match self {
@@ -95,4 +87,32 @@ impl<'de> Deserialize<'de> for TaskSource {
 
         deserializer.deserialize_any(CountOrTable)
     }
+}
+
+/// Checks `env.tasks`.
+pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
+    let tasks = match &recipe.env.tasks {
+        TaskSource::Count(0) => {
+            return Err(source.error("env.tasks", "must be 1 or more (it is 0)".to_owned()));
+        }
+        TaskSource::Count(_) => return Ok(()),
+        TaskSource::File(tasks) => tasks,
+    };
+    let is_one = tasks.path.is_some() != tasks.from.is_some() || rounds::gives(recipe, StageUse::Tasks);
+    let of_file = "needs tasks that the environment makes: `env.tasks` is a file";
+    for (key, holds, rule) in [
+        (
+            "env.tasks",
+            is_one,
+            "must be a number, or name one file: `{ path = \"tasks.jsonl\" }`, or `{ from = \"recipe.toml\" }`, which makes it",
+        ),
+        ("env.tasks", recipe.plays(), "must be a number: no task is played, so the file has no use"),
+        ("env.split", recipe.env.split.is_none(), of_file),
+        ("redesign", recipe.redesign.is_none(), of_file),
+    ] {
+        if !holds {
+            return Err(source.error(key, rule.to_owned()));
+        }
+    }
+    Ok(())
 }

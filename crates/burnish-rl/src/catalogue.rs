@@ -43,6 +43,7 @@ impl<T: ?Sized> Entry<T> {
 
 /// `complete` and `build` of `$table`: a table of a recipe whose key `$key` names one of `$entries`, and whose `config`
 /// holds that part's own settings. A macro, because every table has its own name for that key.
+#[macro_export]
 macro_rules! choice {
     ($table:ident, $key:ident, $entries:ident, $part:ty) => {
         impl $table {
@@ -66,20 +67,21 @@ macro_rules! choice {
         }
     };
 }
-pub(crate) use choice;
+pub use choice;
 
 /// The `config` where a recipe gives none.
-pub(crate) fn no_settings() -> Value {
+pub fn no_settings() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
 /// The entries of these parts.
+#[macro_export]
 macro_rules! entries {
     ($($part:ty),* $(,)?) => {
-        &[$(Entry {
-            card: <$part as Part>::CARD,
-            complete: complete::<$part>,
-            build: |given| Ok(Box::new(build::<$part>(given)?)),
+        &[$($crate::catalogue::Entry {
+            card: <$part as $crate::Part>::CARD,
+            complete: $crate::catalogue::complete::<$part>,
+            build: |given| Ok(Box::new($crate::catalogue::build::<$part>(given)?)),
         }),*]
     };
 }

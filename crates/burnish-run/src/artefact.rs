@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use burnish_core::{Episode, Message, Task, TaskId, ToolSpec, Trace, json, openai};
-use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
+use burnish_env::rollout::{self, RolloutSpec, SeedPlace, Spawn};
 use burnish_env::{Generator, digest};
 use burnish_recipe::{Keep, MakeKind, MakeSection, Recipe, StageUse};
 use burnish_rundir::files::{FileError, file_digest, write_atomic, write_atomic_with};
@@ -334,7 +334,7 @@ impl Writer<'_> {
     ) -> Result<(Vec<Message>, Vec<ToolSpec>), RunError> {
         let recipe = self.recipe;
         let partners = others::recorded(recipe);
-        let (turns_max, overlong) = (recipe.rollout.turns_max, Overlong::Drop);
+        let (turns_max, overlong) = (recipe.rollout.turns_max, recipe.rollout.overlong);
         let spec = RolloutSpec {
             generator: self.generator,
             partners: Some(&partners),

@@ -1,5 +1,5 @@
-//! The copies that a run keeps of its starting policy, its teacher, its rows and its tasks, if other recipes made them. They need no extra space if the file system
-//! supports hard links.
+//! The copies that a run keeps of its starting policy, its teacher, its rows and its tasks, if other recipes made them.
+//! They need no extra space if the file system supports hard links.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -143,6 +143,13 @@ fn pairs_and_tasks_are_made_of_episodes_too() {
             assert_eq!(lines(&scratch.path("some/tasks.jsonl")).len(), kept);
         }
     }
+    // A run that learns makes tasks of its episodes too.
+    let learns = ["train", "grpo.toml", "run.dir=learned", "env.tasks=24", "make={kind=\"tasks\"}"];
+    scratch.burnish(&learns).succeeds();
+    assert_eq!(lines(&scratch.path("learned/tasks.jsonl")).len(), 8);
+    scratch
+        .burnish(&[&learns[..], &["run.dir=planned", "plan={plan=\"demonstrations\"}"]].concat())
+        .fails_with(&["plan", "can't be combined with `[make]`"]);
     // A file of tasks of one's own.
     let mut text = scratch.read("played/start_tasks.jsonl");
     scratch.write("own.jsonl", &text);
@@ -167,6 +174,7 @@ fn a_recipe_that_makes_something_else_is_refused() {
         ("imitate.toml", "data.path=rows.jsonl", &["data.from", "excludes `data.path`"]),
         ("imitate.toml", "make={kind=\"rows\"}", &["make", "needs episodes"]),
         ("rows.toml", "make.kind=lines", &["make.kind", "lines"]),
+        ("rows.toml", "plan={plan=\"demonstrations\"}", &["plan", "can't be combined with `[make]`"]),
         ("rows.toml", "make.max_per_task=0", &["make.max_per_task", "1 or more"]),
         ("rows.toml", "make.success_rate={min=0.5, max=0.2}", &["make.success_rate", "not above"]),
         ("tasks.toml", "make.keep=all", &["make.keep", "has no use"]),
