@@ -229,6 +229,36 @@ impl Trace {
         (is_inside && nodes <= self.nodes.len()).then(|| Trace { nodes: self.nodes[..nodes].to_vec(), head })
     }
 
+    /// Adds the nodes of `other`, whose first `shared` nodes are the same; prompts that are there already are not added again.
+    /// Its head becomes the head.
+    pub fn graft(&mut self, other: &Trace, shared: usize) {
+        let mut places: Vec<NodeId> = (0..shared.min(other.nodes.len())).map(NodeId).collect();
+        for node in &other.nodes[places.len()..] {
+            let parent = node.parent.map(|parent| places[parent.0]);
+            let node = Node { parent, ..node.clone() };
+            let known = self.nodes.iter().position(|known| node.sampled.is_none() && *known == node);
+            places.push(NodeId(known.unwrap_or(self.nodes.len())));
+            if known.is_none() {
+                self.nodes.push(node);
+            }
+        }
+        self.head = other.head.map(|head| places[head.0]);
+    }
+
+    /// The first `shared` nodes and those on the path to `head`, which is the head.
+    pub fn along(&self, shared: usize, head: Option<NodeId>) -> Trace {
+        let shared = shared.min(self.nodes.len());
+        let mut nodes = self.nodes[..shared].to_vec();
+        let mut place = None;
+        for NodeId(at) in head.map(|head| self.path(head)).unwrap_or_default() {
+            if at >= shared {
+                nodes.push(Node { parent: place, ..self.nodes[at].clone() });
+            }
+            place = Some(NodeId(if at < shared { at } else { nodes.len() - 1 }));
+        }
+        Trace { nodes, head: place }
+    }
+
     /// The path from the root to `node`, root first.
     pub fn path(&self, node: NodeId) -> Vec<NodeId> {
         let mut path: Vec<NodeId> =

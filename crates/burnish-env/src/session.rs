@@ -63,6 +63,7 @@ impl Session {
                 spawns: &spawns,
                 turns_max,
                 overlong: Overlong::Refuse,
+                program: None,
             };
             let over = match play(&mut policy, &spec).map(|mut episodes| episodes.pop()) {
                 Ok(Some(episode)) => Seen::Over(Box::new(episode)),

@@ -70,6 +70,7 @@ impl Fixture {
             spawns,
             turns_max: 1,
             overlong: Overlong::Drop,
+            program: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! How a function contacts the world.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use std::time::Duration;
 use burnish_core::digest::Rule;
 use burnish_core::rng::{self, Address, Purpose};
 use burnish_core::{
-    Fork, Message, Piece, Place, PolicyError, RecordedTurn, Repeating, Sampling, Told, ToolSpec, Trace, Turn,
-    TurnOutput,
+    Fork, Message, NodeId, Piece, Place, PolicyError, RecordedTurn, Repeating, Sampling, Told, ToolSpec,
+    Trace, Turn, TurnOutput,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -73,6 +74,13 @@ pub struct Agent {
     policy: Arc<str>,
 }
 
+impl Agent {
+    /// The name of its policy.
+    pub fn policy(&self) -> &Arc<str> {
+        &self.policy
+    }
+}
+
 /// What a turn is asked with, apart from the trace.
 #[derive(Debug, Clone)]
 pub struct Ask {
@@ -115,7 +123,16 @@ pub struct Work<'a, Q: ?Sized> {
     pub is_end: fn(&serde_json::Value) -> bool,
 }
 
-/// An episode's access to the world, in one branch of the episode.
+/// The answer to a question for a turn, at its place.
+enum Answer {
+    /// From the record.
+    Known(Place, Box<Told>),
+    /// From the policy, with the trace that it extended.
+    New(Place, Trace, Result<TurnOutput, PolicyError>),
+}
+
+/// An episode's access to the world, in one branch of the episode. A clone is in the same branch.
+#[derive(Clone)]
 pub struct Handle {
     desk: Shared,
     branch: Vec<Fork>,
@@ -181,16 +198,7 @@ impl Handle {
     /// # Errors
     /// If the policy can't answer, or the record belongs to another function.
     pub async fn sample(&self, agent: &Agent, ask: Ask) -> Result<TurnOutput, ContactError> {
-        let place = self.place();
-        let Ask { messages, tools, prefix, sampling, seed } = ask;
-        let question =
-            TurnQuestion { policy: &agent.policy, messages: &messages, tools: &tools, sampling: &sampling };
-        let question = digest("a turn", &question)?;
-        let before = self.desk.borrow_mut().begin(&place, question)?;
-        if let Before::Answered(told) = before {
-            return self.told_again(&place, agent, *told);
-        }
-        let trace = {
+        let before = || {
             let mut desk = self.desk.borrow_mut();
             let trace = desk.traces.remove(&agent.place).unwrap_or_default();
             if !self.branch.is_empty() {
@@ -199,17 +207,86 @@ impl Handle {
             }
             trace
         };
-        let turn = Box::new(Turn { trace, messages, tools, prefix, sampling, seed });
+        match self.turn(agent, before, ask).await? {
+            Answer::Known(place, told) => self.told_again(&place, agent, *told),
+            Answer::New(place, trace, result) => self.take(&place, agent, trace, result),
+        }
+    }
+
+    /// Samples turns of an agent side by side, each from a node of the agent's trace (from its start without one). The trace then
+    /// holds all of them, in this order; each comes with its own end in the trace.
+    pub async fn sample_each(
+        &self,
+        agent: &Agent,
+        asks: Vec<(Option<NodeId>, Ask)>,
+    ) -> Vec<Result<(TurnOutput, Option<NodeId>), ContactError>> {
+        let before = self.trace(agent);
+        let known = before.nodes().len();
+        let count = asks.len() as u32;
+        let asks: RefCell<Vec<Option<(Option<NodeId>, Ask)>>> =
+            RefCell::new(asks.into_iter().map(Some).collect());
+        let answers = self.all(count, |at, handle| {
+            let ask = asks.borrow_mut()[at as usize].take();
+            let before = &before;
+            async move {
+                let (from, ask) = ask?;
+                let before = || before.before(known, from).unwrap_or_default();
+                Some(handle.turn(agent, before, ask).await)
+            }
+        });
+        let answers = answers.await.into_iter().flatten().map(|answer| {
+            let output = match answer? {
+                Answer::Known(place, told) => self.told_again(&place, agent, *told)?,
+                Answer::New(place, own, result) => {
+                    let mut tree = self.trace(agent);
+                    if result.is_ok() {
+                        tree.graft(&own, known);
+                    }
+                    self.take(&place, agent, tree, result)?
+                }
+            };
+            Ok((output, self.trace(agent).head()))
+        });
+        answers.collect()
+    }
+
+    /// Asks for a turn that follows the trace that `before` returns.
+    async fn turn(
+        &self,
+        agent: &Agent,
+        before: impl FnOnce() -> Trace,
+        ask: Ask,
+    ) -> Result<Answer, ContactError> {
+        let place = self.place();
+        let Ask { messages, tools, prefix, sampling, seed } = ask;
+        let question =
+            TurnQuestion { policy: &agent.policy, messages: &messages, tools: &tools, sampling: &sampling };
+        let question = digest("a turn", &question)?;
+        let known = self.desk.borrow_mut().begin(&place, question)?;
+        if let Before::Answered(told) = known {
+            return Ok(Answer::Known(place, told));
+        }
+        let turn = Box::new(Turn { trace: before(), messages, tools, prefix, sampling, seed });
         let question = Question::Turn { policy: Arc::clone(&agent.policy), turn };
-        let Arrived::Turn(arrived) = Waiting::ask(&self.desk, &place, question).await else {
-            return Err(ContactError::unlike(&place, "the answer is not a turn"));
-        };
-        let (trace, result) = *arrived;
+        match Waiting::ask(&self.desk, &place, question).await {
+            Arrived::Turn(arrived) => Ok(Answer::New(place, arrived.0, arrived.1)),
+            _ => Err(ContactError::unlike(&place, "the answer is not a turn")),
+        }
+    }
+
+    /// Puts a turn on the record, after which an agent's trace is `trace`.
+    fn take(
+        &self,
+        place: &Place,
+        agent: &Agent,
+        trace: Trace,
+        result: Result<TurnOutput, PolicyError>,
+    ) -> Result<TurnOutput, ContactError> {
         let mut desk = self.desk.borrow_mut();
         match &result {
-            Ok(output) => desk.note(&place, recorded(agent, &trace, output)),
+            Ok(output) => desk.note(place, recorded(agent, &trace, output)),
             Err(PolicyError::PromptTooLong { tokens, tokens_max }) => {
-                desk.note(&place, Told::TooLong { tokens: *tokens, tokens_max: *tokens_max });
+                desk.note(place, Told::TooLong { tokens: *tokens, tokens_max: *tokens_max });
             }
             // A failed turn is asked again.
             Err(_) => {}

@@ -14,6 +14,9 @@
 //! ([`Handle::branch`], [`Handle::all`], [`Handle::first`]) are ordinary code, so a search tree or a team of agents is
 //! a function too.
 //!
+//! A function that plays in an environment may try several ways on ([`Program`]): from each [`Position`] the environment can be
+//! taken on more than once.
+//!
 //! [`run`] plays many episodes side by side on one thread. Slow work goes to an [`Outside`], which also tells the time,
 //! so that both can be simulated. [`Driven`] is one episode in the hands of a caller who has the policies.
 
@@ -21,9 +24,11 @@ mod desk;
 mod drive;
 mod handle;
 mod outside;
+mod position;
 mod run;
 
 pub use drive::{AskedTurn, Driven, Progress};
 pub use handle::{Agent, Ask, ContactError, Handle, Work};
 pub use outside::{Done, Job, JobId, Outside, Simulated, Threads};
+pub use position::{Position, Program, Waited};
 pub use run::{Cast, Finished, Known, RunError, Started, run, run_at_most};

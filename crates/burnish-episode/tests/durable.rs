@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{
-    Abilities, Answered, Message, Policy, PolicyError, Record, Repeating, Sampling, Script, StopReason, Told,
-    Trace, Turn, TurnId, TurnOutput,
+    Abilities, Answered, Message, NodeId, Policy, PolicyError, Record, Repeating, Sampling, Script,
+    StopReason, Told, Trace, Turn, TurnId, TurnOutput,
 };
 use burnish_episode::{
     Agent, Ask, Cast, ContactError, Finished, Handle, Known, Outside, RunError, Simulated, Started, Threads,
@@ -444,4 +444,67 @@ fn few_threads_do_much_work_and_timers_end_when_they_are_due() {
     let over =
         run(episodes.collect(), Cast::default().with("policy", &mut policy), &mut Threads::new(2)).unwrap();
     assert_eq!(over.iter().map(|over| over.value).collect::<Vec<_>>(), (1..=20).collect::<Vec<_>>());
+}
+
+/// Answers the newest turn first, one at a time.
+struct Backwards<P>(P, Vec<Answered>);
+
+impl<P: Policy> Policy for Backwards<P> {
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
+    }
+    fn version(&self) -> u64 {
+        self.0.version()
+    }
+    fn submit(&mut self, turn: Turn) -> TurnId {
+        self.0.submit(turn)
+    }
+    fn poll(&mut self) -> Vec<Answered> {
+        self.1.extend(self.0.poll());
+        self.1.pop().into_iter().collect()
+    }
+    fn wait(&mut self) -> Vec<Answered> {
+        self.1.extend(self.0.wait());
+        self.poll()
+    }
+    fn cancel(&mut self, id: TurnId) -> bool {
+        self.0.cancel(id)
+    }
+}
+
+#[test]
+fn turns_side_by_side_grow_one_trace_in_their_order() {
+    let tree = async |handle: Handle| {
+        let agent = handle.agent(&"policy".into(), Trace::new());
+        let one = [Message::user("1")];
+        let first = handle.sample_each(&agent, (1..4).map(|seed| (None, ask(&one, seed))).collect()).await;
+        let first = first.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let two = [Message::user("2")];
+        let from = |at: usize| (first[at].1, ask(&two, 10 + at as u64));
+        let second = handle.sample_each(&agent, vec![from(2), from(0)]).await;
+        let second = second.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let trace = handle.trace(&agent);
+        let path = |end: Option<NodeId>| trace.path(end.unwrap()).into_iter().map(|NodeId(at)| at).collect();
+        let ends: Vec<(String, Vec<usize>)> = first
+            .iter()
+            .chain(&second)
+            .map(|(output, end)| (output.message.content.clone(), path(*end)))
+            .collect();
+        Ok(ends)
+    };
+    let played = finished(Known::default(), &mut seeds(), &mut simulated(), tree).unwrap();
+    let said: Vec<&str> = played.value.iter().map(|(said, _)| &**said).collect();
+    assert_eq!(said, ["1", "2", "3", "c", "a"]);
+    let paths: Vec<&[usize]> = played.value.iter().map(|(_, path)| &**path).collect();
+    assert_eq!(paths, [&[0][..], &[1], &[2], &[2, 3], &[0, 4]]);
+    // Whatever is answered first.
+    let mut backwards = Backwards(seeds(), Vec::new());
+    let again = finished(Known::default(), &mut backwards, &mut simulated(), tree).unwrap();
+    assert_eq!((&again.value, &again.traces), (&played.value, &played.traces));
+    assert_eq!(again.record, played.record);
+    let replayed = finished(known(&played), &mut mute(), &mut simulated(), tree).unwrap();
+    assert_eq!(
+        (replayed.value, replayed.traces, replayed.record),
+        (played.value, played.traces, played.record)
+    );
 }

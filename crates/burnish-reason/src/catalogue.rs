@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::card::{Card, Part};
 use crate::strategy::Strategy;
-use crate::{BestOfN, Controlled, Heavyskill, Majority, SelfRefine, WeightedVote};
+use crate::{Beam, BestOfN, Controlled, Heavyskill, Majority, SelfRefine, WeightedVote};
 
 /// A strategy; its own type is erased.
 pub struct Entry {
@@ -23,6 +23,7 @@ pub struct Entry {
 
 /// Every strategy.
 pub const STRATEGIES: &[Entry] = &[
+    entry::<Beam>(),
     entry::<BestOfN>(),
     entry::<Majority>(),
     entry::<WeightedVote>(),

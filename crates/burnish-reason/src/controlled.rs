@@ -85,7 +85,7 @@ impl Strategy for Controlled {
         Ok(())
     }
 
-    fn answer<'a>(&'a self, session: &'a Session) -> Answering<'a> {
+    fn answer<'a>(&'a self, session: &'a Session<'_>) -> Answering<'a> {
         Box::pin(async move {
             let mut sampling = Sampling::clone(session.sampling());
             sampling.thoughts = (!self.controls.is_empty()).then(|| self.thoughts());

@@ -18,13 +18,17 @@
 //!
 //! [`STRATEGIES`] lists them; `docs/reasoning.md`.
 
+mod beam;
 mod best_of_n;
 mod card;
 mod catalogue;
 mod controlled;
+mod cost;
 mod equality;
 pub mod heavyskill;
 mod majority;
+mod one_turn;
+mod player;
 mod rates;
 mod record;
 mod sampling;
@@ -36,6 +40,7 @@ mod strategy;
 mod template;
 mod weighted_vote;
 
+pub use beam::Beam;
 pub use best_of_n::BestOfN;
 pub use burnish_core::settings::SettingError;
 pub use card::{Card, Part};
@@ -43,11 +48,12 @@ pub use catalogue::{Entry, STRATEGIES, StrategyConfig, cards};
 pub use controlled::Controlled;
 pub use heavyskill::Heavyskill;
 pub use majority::Majority;
+pub use player::Player;
 pub use rates::Rates;
 pub use record::{Cached, Candidate, Considered, Role, Selection, Tokens, text_of};
 pub use scorer::{By, Scoring};
 pub use self_refine::SelfRefine;
-pub use session::{Asked, DELIBERATOR, JUDGE, POLICY, REWARD_MODEL, Request, Session};
+pub use session::{Asked, DELIBERATOR, JUDGE, POLICY, Question, REWARD_MODEL, Request, Session};
 pub use strategist::Strategist;
 pub use strategy::{Answering, Strategy};
 pub use weighted_vote::WeightedVote;

@@ -67,7 +67,7 @@ impl Strategy for Majority {
         check_spread("temperature", self.samples, self.temperature, sampling)
     }
 
-    fn answer<'a>(&'a self, session: &'a Session) -> Answering<'a> {
+    fn answer<'a>(&'a self, session: &'a Session<'_>) -> Answering<'a> {
         Box::pin(async move {
             let among = drafts(session, self.samples, &at(session.sampling(), self.temperature)).await?;
             Ok(vote(session, among, self.equality))
@@ -76,7 +76,7 @@ impl Strategy for Majority {
 }
 
 /// The candidate that most others agree with; the choice goes on the record.
-pub(crate) fn vote(session: &Session, among: Vec<usize>, equality: Verifier) -> usize {
+pub(crate) fn vote(session: &Session<'_>, among: Vec<usize>, equality: Verifier) -> usize {
     let answers = session.answers(&among, equality);
     session.choose("majority", among, majority(&answers), answers, Vec::new())
 }

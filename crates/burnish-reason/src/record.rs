@@ -60,6 +60,9 @@ pub struct Candidate {
     pub stage: u32,
     /// Its number within the stage; of a grade, the index of the candidate that is graded.
     pub number: u32,
+    /// The position at which it was sampled, counted in the order in which positions were reached: 0 is where the turn was asked.
+    #[serde(default, skip_serializing_if = "is_opening")]
+    pub position: usize,
     /// What was said.
     pub message: Message,
     /// Why sampling stopped.
@@ -73,6 +76,10 @@ pub struct Candidate {
     pub mean_logprob: Option<f64>,
     /// What it cost.
     pub tokens: Tokens,
+}
+
+fn is_opening(position: &usize) -> bool {
+    *position == 0
 }
 
 /// A choice among candidates. It follows from what is said here.

@@ -42,12 +42,12 @@ pub(crate) fn check_spread(
 /// Samples drafts: `count`, or, where the session has a budget, as many as reach it. They are the numbers from 0 on, so
 /// more of them begin with the same ones.
 pub(crate) async fn drafts(
-    session: &Session,
+    session: &Session<'_>,
     count: usize,
     sampling: &Arc<Sampling>,
 ) -> Result<Vec<usize>, ContactError> {
     let more = async |first: usize, count: usize| {
-        let messages = vec![session.messages(); count];
+        let questions = vec![session.question(0); count];
         let first = first as u32;
         let who = POLICY;
         session
@@ -56,7 +56,7 @@ pub(crate) async fn drafts(
                 who,
                 stage: 0,
                 first,
-                messages,
+                questions,
                 sampling: Arc::clone(sampling),
             })
             .await

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::card::require;
 use crate::record::{Role, text_of};
-use crate::session::{JUDGE, REWARD_MODEL, Request, Session};
+use crate::session::{JUDGE, Question, REWARD_MODEL, Request, Session};
 use crate::template::{fill, transcript};
 
 /// The stage of a judge's turns, apart from those of answers.
@@ -90,7 +90,7 @@ impl Scoring {
     /// The number of each candidate; `None` where there is none.
     pub(crate) async fn score(
         &self,
-        session: &Session,
+        session: &Session<'_>,
         among: &[usize],
     ) -> Result<Vec<Option<f64>>, ContactError> {
         if self.by == By::Logprob {
@@ -98,14 +98,15 @@ impl Scoring {
             return Ok(among.iter().map(of).collect());
         }
         let is_judge = self.by == By::Judge;
-        let asked = session.messages();
-        let task = if is_judge { transcript(&asked) } else { String::new() };
         let question = |at: &usize| {
+            let asked = session.read(|candidates| candidates[*at].position);
+            let asked = session.question(asked).messages;
             if !is_judge {
                 let answer = session.read(|candidates| candidates[*at].message.clone());
                 return Arc::new(asked.iter().cloned().chain([answer]).collect());
             }
             let answer = session.read(|candidates| text_of(&candidates[*at].message));
+            let task = transcript(&asked);
             let places = [("{task}", task.as_str()), ("{answer}", answer.as_str())];
             Arc::new(vec![Message::user(fill(&self.prompt, &places))])
         };
@@ -114,7 +115,7 @@ impl Scoring {
             who: if is_judge { JUDGE } else { REWARD_MODEL },
             stage: GRADES,
             first: among.first().map_or(0, |at| *at as u32),
-            messages: among.iter().map(question).collect(),
+            questions: among.iter().map(|at| Question { at: 0, messages: question(at) }).collect(),
             sampling: Arc::new(Sampling::greedy(self.tokens_max)),
         };
         let grades = session.sample(request).await?;

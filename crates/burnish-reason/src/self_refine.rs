@@ -101,7 +101,7 @@ impl Strategy for SelfRefine {
         self.as_heavyskill().check_sampling(sampling)
     }
 
-    fn answer<'a>(&'a self, session: &'a Session) -> Answering<'a> {
+    fn answer<'a>(&'a self, session: &'a Session<'_>) -> Answering<'a> {
         Box::pin(async move { self.as_heavyskill().run(session).await })
     }
 }

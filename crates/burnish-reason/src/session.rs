@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use burnish_core::rng;
-use burnish_core::{Message, Node, NodeId, PolicyError, Sampling, ToolSpec, Trace, Turn, TurnOutput};
-use burnish_episode::{Ask, ContactError, Handle};
+use burnish_core::{Message, NodeId, PolicyError, Sampling, ToolSpec, Trace, Turn, TurnOutput};
+use burnish_episode::{Agent, Ask, ContactError, Handle, Position};
 use burnish_verify::Verifier;
 
+use crate::cost::Cost;
 use crate::equality::{answer_of, numbered};
 use crate::record::{Cached, Candidate, Considered, Role, Selection, Tokens};
 
@@ -19,9 +20,6 @@ pub const DELIBERATOR: &str = "deliberator";
 pub const JUDGE: &str = "judge";
 /// Who reads the tokens of a candidate's conversation and gives it a number. Nobody can take its place.
 pub const REWARD_MODEL: &str = "reward_model";
-
-/// Characters that count as a token of a policy that reports none.
-const CHARACTERS_PER_TOKEN: usize = 4;
 
 /// The turn that a strategy has to answer.
 #[derive(Debug)]
@@ -44,33 +42,64 @@ pub struct Request {
     pub stage: u32,
     /// The number of the first of them in the stage.
     pub first: u32,
-    /// The conversation of each.
-    pub messages: Vec<Arc<Vec<Message>>>,
+    /// What each reads.
+    pub questions: Vec<Question>,
     /// How tokens are chosen.
     pub sampling: Arc<Sampling>,
 }
 
-/// Answers one turn.
-pub struct Session {
+/// What a turn reads.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The position that it continues, unless it is a judge's.
+    pub at: usize,
+    /// The conversation.
+    pub messages: Arc<Vec<Message>>,
+}
+
+/// Answers one turn, or plays on by itself: an answer can be acted on ([`Session::act`]), which leads to another position, where
+/// the next turn is asked for. Position 0 is where the turn was asked.
+pub struct Session<'s> {
     handle: Handle,
+    /// Whoever answers as the policy; its trace is the tree of what it said.
+    agent: Agent,
     asked: Asked,
-    messages: Arc<Vec<Message>>,
     /// Was any turn asked for?
     is_begun: Cell<bool>,
     considered: RefCell<Considered>,
     /// The trace of each candidate of the policy itself.
     traces: RefCell<Vec<Option<Trace>>>,
+    /// Where each candidate of the policy itself ends in its tree.
+    ends: RefCell<Vec<Option<NodeId>>>,
+    reached: RefCell<Vec<Reached<'s>>>,
+}
+
+/// A position that was reached.
+struct Reached<'s> {
+    position: Box<dyn Position<'s> + 's>,
+    /// The candidate that led there.
+    by: Option<usize>,
 }
 
 /// A turn that is answered.
-pub(crate) struct Over {
+pub(crate) struct Over<'s> {
     pub(crate) considered: Considered,
     pub(crate) trace: Trace,
     pub(crate) output: TurnOutput,
+    /// The position after the answer; the one before it, if it was not acted on.
+    pub(crate) position: Box<dyn Position<'s> + 's>,
+    /// Where the answer ends in the policy's tree.
+    pub(crate) end: Option<NodeId>,
 }
 
-impl Session {
-    pub(crate) fn new(handle: Handle, asked: Asked) -> Self {
+impl<'s> Session<'s> {
+    /// A session that answers a turn at a position; `agent` answers as the policy and has read what the turn has.
+    pub(crate) fn new(
+        handle: Handle,
+        agent: Agent,
+        asked: Asked,
+        position: Box<dyn Position<'s> + 's>,
+    ) -> Self {
         let considered = Considered {
             candidates: Vec::new(),
             selections: Vec::new(),
@@ -81,14 +110,48 @@ impl Session {
             tokens: Tokens::default(),
             is_counted: true,
         };
-        let messages = Arc::clone(&asked.turn.messages);
-        let (considered, traces) = (RefCell::new(considered), RefCell::default());
-        Session { handle, asked, messages, is_begun: Cell::new(false), considered, traces }
+        Session {
+            handle,
+            agent,
+            asked,
+            is_begun: Cell::new(false),
+            considered: RefCell::new(considered),
+            traces: RefCell::default(),
+            ends: RefCell::default(),
+            reached: RefCell::new(vec![Reached { position, by: None }]),
+        }
     }
 
     /// The conversation as it was asked.
     pub fn messages(&self) -> Arc<Vec<Message>> {
-        Arc::clone(&self.messages)
+        Arc::clone(&self.asked.turn.messages)
+    }
+
+    /// What the policy is asked at a position.
+    pub fn question(&self, at: usize) -> Question {
+        let messages = match at {
+            0 => self.messages(),
+            _ => Arc::clone(self.reached.borrow()[at].position.messages()),
+        };
+        Question { at, messages }
+    }
+
+    /// Is the episode over at a position?
+    pub fn is_over(&self, at: usize) -> bool {
+        self.reached.borrow()[at].position.ending().is_some()
+    }
+
+    /// The candidates that led to a position, the first one first.
+    pub fn path(&self, at: usize) -> Vec<usize> {
+        let mut path = Vec::new();
+        let mut by = self.reached.borrow()[at].by;
+        while let Some(candidate) = by {
+            path.push(candidate);
+            let before = self.read(|candidates| candidates[candidate].position);
+            by = self.reached.borrow()[before].by;
+        }
+        path.reverse();
+        path
     }
 
     /// How the turn is sampled.
@@ -108,61 +171,66 @@ impl Session {
     }
 
     /// Asks for turns and returns the indices of the candidates, in the order of their numbers. The first turn of a
-    /// session draws by the seed of the turn that is answered, every other one by [`Session::seed`].
+    /// session draws by the seed of the turn that is answered, every other one by [`Session::seed`]. A position other than the
+    /// first gives no candidates if the episode is over there, or its conversation no longer fits the policy's context.
     ///
     /// # Errors
     /// If a turn can't be answered.
     pub async fn sample(&self, request: Request) -> Result<Vec<usize>, ContactError> {
-        let Request { role, who, stage, first, messages, sampling } = request;
+        let Request { role, who, stage, first, questions, sampling } = request;
         let is_policy = who == POLICY || !self.asked.others.contains(&who);
-        let reads_tokens = who == REWARD_MODEL;
-        if reads_tokens && is_policy {
+        if who == REWARD_MODEL && is_policy {
             return Err(PolicyError::Unable("be asked for numbers: no reward model is there").into());
         }
-        let who: Arc<str> = if is_policy { POLICY.into() } else { who.into() };
         let was_begun = self.is_begun.replace(true);
-        // Judges are asked in words.
-        let tools: Arc<Vec<ToolSpec>> =
-            if role == Role::Grade { Arc::default() } else { Arc::clone(&self.asked.turn.tools) };
-        let said = self.handle.all(messages.len() as u32, |at, handle| {
-            let seed = match was_begun || at > 0 {
-                true => self.seed(stage, first + at),
-                false => self.asked.turn.seed,
-            };
-            let (messages, tools) = (Arc::clone(&messages[at as usize]), Arc::clone(&tools));
-            let ask = Ask { messages, tools, prefix: Vec::new(), sampling: Arc::clone(&sampling), seed };
-            let before = match role {
-                // The candidate itself, as it was sampled.
-                Role::Grade if reads_tokens => {
-                    let traces = self.traces.borrow();
-                    traces.get((first + at) as usize).cloned().flatten().unwrap_or_default()
-                }
-                Role::Draft | Role::Deliberation if is_policy => self.asked.turn.trace.clone(),
-                _ => Trace::new(),
-            };
-            let who = &who;
-            async move {
-                let known = before.nodes().len();
-                let messages = Arc::clone(&ask.messages);
-                let agent = handle.agent(who, before);
-                let output = handle.sample(&agent, ask).await?;
-                let trace = handle.trace(&agent);
-                let cost = Cost::of(known, &trace, &messages, &output);
-                Ok((output, trace, cost))
+        let seed = |at: usize| match was_begun || at > 0 {
+            true => self.seed(stage, first + at as u32),
+            false => self.asked.turn.seed,
+        };
+        let numbered = || questions.iter().enumerate();
+        let said: Vec<(usize, Said)> = match is_policy && role != Role::Grade {
+            true => {
+                self.say(numbered().map(|(at, question)| (at, question.clone(), seed(at))), &sampling).await?
             }
-        });
-        let said: Vec<(TurnOutput, Trace, Cost)> =
-            said.await.into_iter().collect::<Result<_, ContactError>>()?;
+            false => {
+                let who: Arc<str> = if is_policy { POLICY.into() } else { who.into() };
+                let asked = self.handle.all(questions.len() as u32, |at, handle| {
+                    let place = at as usize;
+                    let question = &questions[place];
+                    // Judges are asked in words.
+                    let tools: Arc<Vec<ToolSpec>> =
+                        if role == Role::Grade { Arc::default() } else { self.tools(question.at) };
+                    let (messages, sampling) = (Arc::clone(&question.messages), Arc::clone(&sampling));
+                    let ask = Ask { messages, tools, prefix: Vec::new(), sampling, seed: seed(place) };
+                    // A reward model reads the candidate itself, as it was sampled.
+                    let traces = self.traces.borrow();
+                    let read = (*who == *REWARD_MODEL).then(|| traces.get((first + at) as usize).cloned());
+                    let before = read.flatten().flatten().unwrap_or_default();
+                    let who = &who;
+                    async move {
+                        let known = before.nodes().len();
+                        let messages = Arc::clone(&ask.messages);
+                        let agent = handle.agent(who, before);
+                        let output = handle.sample(&agent, ask).await?;
+                        let trace = handle.trace(&agent);
+                        let cost = Cost::of(known, &trace, &messages, &output);
+                        Ok((place, Said { output, trace, end: None, cost }))
+                    }
+                });
+                asked.await.into_iter().collect::<Result<_, ContactError>>()?
+            }
+        };
         let (mut considered, mut traces) = (self.considered.borrow_mut(), self.traces.borrow_mut());
         let from = considered.candidates.len();
-        for ((output, trace, cost), number) in said.into_iter().zip(first..) {
+        for (place, Said { output, trace, end, cost }) in said {
             let TurnOutput { message, malformed, stop, .. } = output;
             considered.tokens += cost.tokens;
             considered.is_counted &= cost.is_counted;
             considered.candidates.push(Candidate {
                 role,
                 stage,
-                number,
+                number: first + place as u32,
+                position: questions[place].at,
                 message,
                 stop,
                 malformed,
@@ -171,8 +239,133 @@ impl Session {
                 tokens: cost.tokens,
             });
             traces.push(is_policy.then_some(trace));
+            self.ends.borrow_mut().push(end);
         }
         Ok((from..considered.candidates.len()).collect())
+    }
+
+    /// Has the policy answer questions, side by side, each with its place and its seed.
+    async fn say(
+        &self,
+        asked: impl Iterator<Item = (usize, Question, u64)>,
+        sampling: &Arc<Sampling>,
+    ) -> Result<Vec<(usize, Said)>, ContactError> {
+        let shared = self.asked.turn.trace.nodes().len();
+        let mut open: Vec<(usize, Question, u64)> = asked.collect();
+        let mut answers: Vec<(usize, Said)> = Vec::with_capacity(open.len());
+        loop {
+            open.retain(|(_, question, _)| question.at == 0 || !self.is_over(question.at));
+            if open.is_empty() {
+                break;
+            }
+            let asks = open.iter().map(|(_, question, seed)| {
+                let (messages, tools) = (Arc::clone(&question.messages), self.tools(question.at));
+                let ask =
+                    Ask { messages, tools, prefix: Vec::new(), sampling: Arc::clone(sampling), seed: *seed };
+                (self.end_before(question.at), ask)
+            });
+            let outputs = self.handle.sample_each(&self.agent, asks.collect()).await;
+            let tree = self.handle.trace(&self.agent);
+            let mut again: Vec<(usize, Question, u64)> = Vec::new();
+            for ((place, question, seed), said) in std::mem::take(&mut open).into_iter().zip(outputs) {
+                match said {
+                    Ok((output, end)) => {
+                        let known = tree.along(shared, self.end_before(question.at)).nodes().len();
+                        let trace = tree.along(shared, end);
+                        let cost = Cost::of(known, &trace, &question.messages, &output);
+                        answers.push((place, Said { output, trace, end, cost }));
+                    }
+                    Err(ContactError::Policy(PolicyError::PromptTooLong { tokens, tokens_max }))
+                        if question.at > 0 =>
+                    {
+                        // The first of a position's questions makes room for all of them.
+                        if again.iter().all(|(_, other, _)| other.at != question.at) {
+                            self.reached.borrow_mut()[question.at].position.make_room(tokens, tokens_max)?;
+                        }
+                        again.push((place, self.question(question.at), seed));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            open = again;
+        }
+        answers.sort_by_key(|(place, _)| *place);
+        Ok(answers)
+    }
+
+    fn tools(&self, at: usize) -> Arc<Vec<ToolSpec>> {
+        match at {
+            0 => Arc::clone(&self.asked.turn.tools),
+            _ => Arc::clone(self.reached.borrow()[at].position.tools()),
+        }
+    }
+
+    /// Where the conversation before a position ends in the policy's tree.
+    fn end_before(&self, at: usize) -> Option<NodeId> {
+        match self.reached.borrow()[at].by {
+            None => self.asked.turn.trace.head(),
+            Some(candidate) => self.ends.borrow()[candidate],
+        }
+    }
+
+    /// Gives the environment candidates, side by side, each at its position, and returns the positions to which they lead. Where
+    /// only a turn is answered, it is over then.
+    ///
+    /// # Errors
+    /// If somebody whom the environment asks can't answer.
+    pub async fn act(&self, among: &[usize]) -> Result<Vec<usize>, ContactError> {
+        let mut next = Vec::with_capacity(among.len());
+        for candidate in among {
+            let (at, output) = self.read(|candidates| {
+                let Candidate { position, message, malformed, stop, .. } = &candidates[*candidate];
+                let output = TurnOutput::new(message.clone(), *stop);
+                (*position, TurnOutput { malformed: malformed.clone(), ..output })
+            });
+            let position = self.reached.borrow_mut()[at].position.fork(&self.handle);
+            next.push(Some((position, output)));
+        }
+        if let [only] = &mut next[..]
+            && let Some((mut position, output)) = only.take()
+        {
+            // As in an episode that tries nothing else.
+            position.act(&self.handle, output).await?;
+            return Ok(self.reached_by(among, [position]));
+        }
+        let next = RefCell::new(next);
+        let acted = self.handle.all(among.len() as u32, |at, handle| {
+            let next = next.borrow_mut()[at as usize].take();
+            async move {
+                let Some((mut position, output)) = next else { return Ok(None) };
+                position.act(&handle, output).await.map(|()| Some(position))
+            }
+        });
+        let acted: Result<Vec<_>, ContactError> = acted.await.into_iter().collect();
+        Ok(self.reached_by(among, acted?.into_iter().flatten()))
+    }
+
+    fn reached_by(
+        &self,
+        among: &[usize],
+        positions: impl IntoIterator<Item = Box<dyn Position<'s> + 's>>,
+    ) -> Vec<usize> {
+        let mut reached = self.reached.borrow_mut();
+        let from = reached.len();
+        let by = among.iter().map(|candidate| Some(*candidate));
+        reached.extend(by.zip(positions).map(|(by, position)| Reached { position, by }));
+        (from..reached.len()).collect()
+    }
+
+    /// Acts on a candidate, unless that was done.
+    pub(crate) async fn reach(&self, candidate: usize) -> Result<(), ContactError> {
+        if self.reached.borrow().iter().all(|reached| reached.by != Some(candidate)) {
+            self.act(&[candidate]).await?;
+        }
+        Ok(())
+    }
+
+    /// The position where the turn was asked, for a session that can't answer it.
+    pub(crate) fn give_up(self) -> Box<dyn Position<'s> + 's> {
+        self.reached.into_inner().swap_remove(0).position
     }
 
     /// Looks at the candidates so far.
@@ -221,10 +414,10 @@ impl Session {
     }
 
     /// Ends the session with the candidate of this index. The trace holds every turn of the policy, the answer's last.
-    pub(crate) fn finish(self, chosen: usize) -> Over {
-        let Session { asked, considered, traces, .. } = self;
+    pub(crate) fn finish(self, chosen: usize) -> Over<'s> {
+        let Session { asked, considered, traces, ends, reached, .. } = self;
         let considered = Considered { chosen, ..considered.into_inner() };
-        let traces = traces.into_inner();
+        let (traces, ends) = (traces.into_inner(), ends.into_inner());
         let known = asked.turn.trace.nodes().len();
         let mut trace = asked.turn.trace;
         let order = (0..traces.len()).filter(|at| *at != chosen).chain([chosen]);
@@ -232,75 +425,24 @@ impl Session {
             // A judge's conversation begins anew.
             let shared = if considered.candidates[at].role == Role::Grade { 0 } else { known };
             if let Some(own) = &traces[at] {
-                graft(&mut trace, own, shared);
+                trace.graft(own, shared);
             }
         }
         let candidate = &considered.candidates[chosen];
         let (message, malformed, stop) =
             (candidate.message.clone(), candidate.malformed.clone(), candidate.stop);
         let output = TurnOutput { malformed, ..TurnOutput::new(message, stop) };
-        Over { considered, trace, output }
+        let mut reached = reached.into_inner();
+        let after = reached.iter().position(|reached| reached.by == Some(chosen)).unwrap_or(0);
+        let position = reached.swap_remove(after).position;
+        Over { considered, trace, output, position, end: ends[chosen] }
     }
 }
 
-/// Adds the nodes of `other` to `trace`; the first `shared` nodes are the same in both. Prompts that are there already are
-/// not added again. The head of `other` becomes the head.
-fn graft(trace: &mut Trace, other: &Trace, shared: usize) {
-    let mut places: Vec<NodeId> = (0..shared.min(other.nodes().len())).map(NodeId).collect();
-    for node in &other.nodes()[places.len()..] {
-        let parent = node.parent.map(|parent| places[parent.0]);
-        let node = Node { parent, ..node.clone() };
-        let known = trace.nodes().iter().position(|known| node.sampled.is_none() && *known == node);
-        let place = match known {
-            Some(at) => NodeId(at),
-            // The same node was accepted by the trace that it comes from.
-            None => match trace.push(node) {
-                Ok(place) => place,
-                Err(_) => return,
-            },
-        };
-        places.push(place);
-    }
-    let head = other.head().and_then(|NodeId(at)| places.get(at).copied());
-    if let Some(whole) = trace.before(trace.nodes().len(), head) {
-        *trace = whole;
-    }
-}
-
-/// What a turn cost.
-struct Cost {
-    tokens: Tokens,
-    mean_logprob: Option<f64>,
-    is_counted: bool,
-}
-
-impl Cost {
-    /// Of the turn that extended a trace, which had `known` nodes before.
-    fn of(known: usize, trace: &Trace, messages: &[Message], output: &TurnOutput) -> Cost {
-        if trace.nodes().len() <= known {
-            let characters = |messages: &mut dyn Iterator<Item = &Message>| -> usize {
-                let of = |message: &Message| crate::record::text_of(message).chars().count();
-                messages.map(of).sum::<usize>().div_ceil(CHARACTERS_PER_TOKEN)
-            };
-            let generated = characters(&mut std::iter::once(&output.message));
-            let read = characters(&mut messages.iter());
-            return Cost { tokens: Tokens { generated, read }, mean_logprob: None, is_counted: false };
-        }
-        let path = trace.head().map(|head| trace.path(head)).unwrap_or_default();
-        let mut tokens = Tokens { generated: 0, read: output.aside };
-        let (mut logprobs, mut count) = (0.0, 0);
-        for NodeId(at) in path {
-            let node = &trace.nodes()[at];
-            match &node.sampled {
-                Some(sampled) if at >= known => {
-                    tokens.generated += node.ids.len();
-                    logprobs += sampled.model_logprobs.iter().map(|value| f64::from(*value)).sum::<f64>();
-                    count += sampled.model_logprobs.len();
-                }
-                _ => tokens.read += node.ids.len(),
-            }
-        }
-        let mean_logprob = (count > 0).then(|| logprobs / count as f64);
-        Cost { tokens, mean_logprob, is_counted: true }
-    }
+/// A turn that was asked for.
+struct Said {
+    output: TurnOutput,
+    trace: Trace,
+    end: Option<NodeId>,
+    cost: Cost,
 }

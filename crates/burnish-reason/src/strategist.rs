@@ -9,6 +9,7 @@ use burnish_core::settings::SettingError;
 use burnish_core::{Abilities, Answered, Place, Policy, PolicyError, Sampling, Trace, Turn, TurnId};
 use burnish_episode::{AskedTurn, ContactError, Driven, Known, Progress, RunError, Started};
 
+use crate::one_turn::OneTurn;
 use crate::record::Considered;
 use crate::session::{Asked, Over, POLICY, Session};
 use crate::strategy::Strategy;
@@ -16,7 +17,7 @@ use crate::strategy::Strategy;
 /// Interval at which several servers are polled while nothing else can be done.
 const POLL: Duration = Duration::from_millis(2);
 
-/// Answers each turn by a strategy. What it did is kept by the seed of the turn ([`Strategist::take`]).
+/// Answers each turn by a strategy.
 ///
 /// Its traces hold every token that the policy sampled, but they are no samples of one policy's turn: it says that it can't
 /// be trained on.
@@ -29,13 +30,13 @@ pub struct Strategist<'a> {
     asked: BTreeMap<(usize, TurnId), (TurnId, Place)>,
     over: Vec<Answered>,
     submitted: u64,
-    considered: BTreeMap<u64, Considered>,
-    budgets: BTreeMap<u64, usize>,
+    /// What was done, by the seeds of turns, if somebody wants to know.
+    considered: Option<BTreeMap<u64, Considered>>,
 }
 
 /// A turn under way.
 struct Running {
-    driven: Driven<'static, Over, ContactError>,
+    driven: Driven<'static, Over<'static>, ContactError>,
     seed: u64,
     /// The trace as it came, in case that the turn fails.
     trace: Trace,
@@ -56,8 +57,7 @@ impl<'a> Strategist<'a> {
             asked: BTreeMap::new(),
             over: Vec::new(),
             submitted: 0,
-            considered: BTreeMap::new(),
-            budgets: BTreeMap::new(),
+            considered: None,
         }
     }
 
@@ -69,10 +69,10 @@ impl<'a> Strategist<'a> {
         self
     }
 
-    /// With a budget of tokens for each turn, by its seed ([`Asked::budget`]).
+    /// Keeps what it does for [`Strategist::take`].
     #[must_use]
-    pub fn with_budgets(self, budgets: BTreeMap<u64, usize>) -> Self {
-        Strategist { budgets, ..self }
+    pub fn recording(self) -> Self {
+        Strategist { considered: Some(BTreeMap::new()), ..self }
     }
 
     /// Checks that turns that are sampled in this way can be answered.
@@ -93,19 +93,21 @@ impl<'a> Strategist<'a> {
         abilities.check_sampling(sampling).map_err(|error| SettingError::new("", error.to_string()))
     }
 
-    /// What was done to answer turns since the last call, by their seeds.
+    /// What was done to answer turns since the last call, by their seeds; nothing, unless it is kept.
     pub fn take(&mut self) -> BTreeMap<u64, Considered> {
-        std::mem::take(&mut self.considered)
+        self.considered.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     fn begin(&mut self, id: TurnId, turn: Turn) {
         let (seed, trace) = (turn.seed, turn.trace.clone());
         let others = self.cast[1..].iter().map(|(name, _)| *name).collect();
-        let asked = Asked { turn, others, budget: self.budgets.get(&seed).copied() };
+        let asked = Asked { turn, others, budget: None };
         let strategy = Arc::clone(&self.strategy);
         let address = Address::new(seed, Purpose::Sample);
         let episode = Started::new(address, Known::default(), async move |handle| {
-            let session = Session::new(handle, asked);
+            let agent = handle.agent(&POLICY.into(), asked.turn.trace.clone());
+            let position = Box::new(OneTurn::of(&asked.turn));
+            let session = Session::new(handle, agent, asked, position);
             let chosen = strategy.answer(&session).await?;
             Ok(session.finish(chosen))
         });
@@ -129,9 +131,10 @@ impl<'a> Strategist<'a> {
                 }
             }
             Ok(Progress::Over(over)) => {
-                let Over { considered, trace, output } = over.value;
-                if let Some(Running { seed, .. }) = self.running.remove(&id) {
-                    self.considered.insert(seed, considered);
+                let Over { considered, trace, output, .. } = over.value;
+                let running = self.running.remove(&id);
+                if let (Some(Running { seed, .. }), Some(kept)) = (running, &mut self.considered) {
+                    kept.insert(seed, considered);
                 }
                 self.over.push(Answered { id, trace, result: Ok(output) });
             }

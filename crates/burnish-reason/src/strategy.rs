@@ -40,5 +40,5 @@ pub trait Strategy: Send + Sync {
     }
 
     /// Asks, selects and chooses.
-    fn answer<'a>(&'a self, session: &'a Session) -> Answering<'a>;
+    fn answer<'a>(&'a self, session: &'a Session<'_>) -> Answering<'a>;
 }

@@ -81,7 +81,7 @@ impl Strategy for WeightedVote {
         Some(&self.score)
     }
 
-    fn answer<'a>(&'a self, session: &'a Session) -> Answering<'a> {
+    fn answer<'a>(&'a self, session: &'a Session<'_>) -> Answering<'a> {
         Box::pin(async move {
             let among = drafts(session, self.samples, &at(session.sampling(), self.temperature)).await?;
             let scores = self.score.score(session, &among).await?;

@@ -341,6 +341,7 @@ impl Writer<'_> {
             spawns: &[],
             turns_max,
             overlong,
+            program: None,
         };
         let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step, task_offset: 0 };
         let tasks = [stored.task.clone()];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Policy, Task};
-use burnish_env::rollout::Overlong;
+use burnish_env::rollout::{Overlong, Playing};
 use burnish_eval::{Crossed, Summary};
 use burnish_rl::advantage::Phase;
 use burnish_rl::plan::{Plain, Role, RolloutPlan};
@@ -67,6 +67,20 @@ pub(crate) fn play(
     set: &EvalSet,
     tasks: Range<usize>,
 ) -> Result<Vec<Episode>, RunError> {
+    play_by(recipe, policy, set, tasks, None)
+}
+
+/// As [`play`]; a program plays every episode, if there is one.
+///
+/// # Errors
+/// As [`play`].
+pub(crate) fn play_by(
+    recipe: &Recipe,
+    policy: &mut dyn Policy,
+    set: &EvalSet,
+    tasks: Range<usize>,
+    program: Option<Playing<'_>>,
+) -> Result<Vec<Episode>, RunError> {
     let scene = Scene {
         generator: &*set.generator,
         others: &set.others,
@@ -79,6 +93,7 @@ pub(crate) fn play(
         chat: None,
         seeds: Draws::Evaluation.place(recipe.eval.seed, set.place(), tasks.start as u64),
         progress: 0.0,
+        program,
     };
     let tasks = &set.tasks[tasks];
     let plan: Box<dyn RolloutPlan> = if recipe.eval.draft { plan_of(recipe)? } else { Box::new(Plain) };

@@ -8,13 +8,13 @@ use burnish_remote::endpoint::EndpointConfig;
 use burnish_tensor::Device;
 
 use crate::RunError;
-use crate::judge_client::{How, JudgeClient};
+use crate::asked::{Asked, How};
 
 /// Answers that are remembered at the same time.
 const REMEMBERED_MAX: usize = 1 << 14;
 
 /// Asks a model to copy final answers, outside of episodes.
-pub struct Extractor(JudgeClient);
+pub struct Extractor(Asked);
 
 impl Extractor {
     /// The model in the directory `named`, or `model` on the server at the URL `named`, which speaks OpenAI's wire format.
@@ -25,7 +25,7 @@ impl Extractor {
         let is_url = named.starts_with("http://") || named.starts_with("https://");
         let endpoint = is_url.then(|| EndpointConfig::new(named, model, None));
         let path = (!is_url).then(|| Path::new(named));
-        JudgeClient::new(path, endpoint.as_ref(), &Device::cpu()).map(Extractor)
+        Asked::named("extractor", path, endpoint.as_ref(), &Device::cpu()).map(Extractor)
     }
 
     /// The reply to each question ([`burnish_verify::extraction`]), of at most `tokens_max` tokens.

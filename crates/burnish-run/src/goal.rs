@@ -224,6 +224,7 @@ mod tests {
             spawns: &spawns,
             turns_max: 4,
             overlong: Overlong::Drop,
+            program: None,
         };
         let mut policy = Script::new(|_| Ok(("act".to_owned(), StopReason::EndToken)));
         let mut episodes = rollout::play(&mut policy, &spec).unwrap();

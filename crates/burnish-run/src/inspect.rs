@@ -229,7 +229,8 @@ impl Target {
         let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&chosen, 1, &recipe.rollout_sampling(), seeds);
         let (turns_max, overlong) = (recipe.rollout.turns_max, recipe.rollout.overlong);
-        let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max, overlong };
+        let spec =
+            RolloutSpec { generator, partners: None, spawns: &spawns, turns_max, overlong, program: None };
         let episodes = tasks.others.play(&mut local, &spec)?;
         Ok(chosen
             .into_iter()

@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::RunError;
+use crate::asked::Asked;
 use crate::controllers;
 use crate::eval_set::EvalSet;
 use crate::evaluate::{play, summarise};
 use crate::inspect::{Player, Target};
-use crate::others::WithChat;
 use crate::records::{Finished, Item, PolicySettings, Records, unwritable};
 use crate::tasks::Tasks;
 use crate::watch::{Event, Stop, Watch};
@@ -207,7 +207,7 @@ impl Target {
             (0..ids.len()).step_by(size).map(|from| from..ids.len().min(from + size)).collect();
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
         // Load the policy first: if it can't be used, nothing is written.
-        let (mut policy, _) = self.opened(&tasks, set, watch)?;
+        let Asked { mut policy, .. } = self.opened(&tasks, set, watch)?;
         let (mut file, kept) = Records::open(out, || settings(self, set, size, None), &ids, &ends)?;
         let begin = kept.len();
         if begin > 0 {
@@ -254,16 +254,18 @@ impl Target {
         tasks: &Tasks,
         set: &EvalSet,
         watch: &mut dyn Watch,
-    ) -> Result<WithChat, RunError> {
+    ) -> Result<Asked, RunError> {
         watch.event(Event::Doing("loading the policy"));
         Ok(match self.player() {
-            Player::Endpoint(config) => (Box::new(served(config, self.recipe(), set)?), None),
+            Player::Endpoint(config) => {
+                Asked { policy: Box::new(served(config, self.recipe(), set)?), chat: None }
+            }
             Player::Model { version, .. } => {
                 self.share_library(tasks)?;
                 let loaded = self.load()?;
                 tasks.others.check(&loaded.chat.tokenizer)?;
                 let policy = Box::new(loaded.sampler(*version, self.recipe().rollout.limits()));
-                (policy, Some(loaded.chat))
+                Asked { policy, chat: Some(loaded.chat) }
             }
         })
     }

@@ -4,6 +4,7 @@
 //! [`items`] evaluates one task by task. The output of a run is in its directory ([`burnish_rundir`]).
 
 mod artefact;
+mod asked;
 pub mod cells;
 mod controllers;
 mod decontaminate;
@@ -17,7 +18,6 @@ pub mod generate;
 mod goal;
 pub mod inspect;
 pub mod items;
-mod judge_client;
 mod learner;
 pub mod memory;
 pub mod merge;

@@ -1,26 +1,17 @@
 //! The models of a recipe that have to do with episodes besides the trained one: the simulated user, who takes part, and
 //! those that help to judge: the extractor of answers, the reward model and the model of goals.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use burnish_core::{Episode, Policy};
-use burnish_engine::Limits;
 use burnish_env::rollout::{self, Partners, RolloutSpec};
-use burnish_model::{Chat, Loading, TextTokens, Tokenizer, Trains};
-use burnish_reason::{REWARD_MODEL, Strategist};
-use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
-use burnish_tensor::{Device, Precision};
+use burnish_model::Tokenizer;
+use burnish_tensor::Device;
 
 use crate::RunError;
+use crate::asked::Asked;
 use crate::extractor::Remembering;
 use crate::goal::GoalReader;
-use crate::policy::LoadedPolicy;
-use crate::reward_model::{RewardModel, RewardReader};
+use crate::reward_model::RewardModel;
 use burnish_recipe::Recipe;
-
-const LOADING: Loading =
-    Loading { precision: Precision::F32, trains: Trains::Nothing, text_tokens: TextTokens::Literal };
 
 /// The name under which environments ask for it.
 const USER: &str = "user";
@@ -88,55 +79,16 @@ pub(crate) fn recorded(recipe: &Recipe) -> Partners {
 fn partners(recipe: &Recipe) -> Result<Option<Partners>, RunError> {
     let device = Device::open(&recipe.device)?;
     let extractor = recipe.extractor.as_ref().map(|extractor| -> Result<_, RunError> {
-        let policy = asked_only(extractor.path.as_deref(), extractor.endpoint.as_ref(), &device)?;
-        let (policy, _) =
-            policy.ok_or_else(|| RunError::Refused("extractor: needs `path` or `endpoint`".into()))?;
+        let (path, endpoint) = (extractor.path.as_deref(), extractor.endpoint.as_ref());
+        let Asked { policy, .. } = Asked::named("extractor", path, endpoint, &device)?;
         let policy = Box::new(Remembering::new(policy));
         Ok(Partners::default().with(EXTRACTOR, policy, extractor.sampling()))
     });
     let extractor = extractor.transpose()?;
     let Some(user) = &recipe.user else { return Ok(extractor) };
-    let policy = asked_only(user.path.as_deref(), user.endpoint.as_ref(), &device)?;
-    let (policy, chat) =
-        policy.ok_or_else(|| RunError::Refused("user: needs `path` or `endpoint`".into()))?;
-    let policy: Box<dyn Policy> = match &user.strategy {
-        Some(strategy) => {
-            let built =
-                strategy.build().map_err(|error| RunError::Refused(format!("user.strategy.{error}")))?;
-            let tokenizer = chat.as_deref().map(|chat| &*chat.tokenizer);
-            let model = RewardReader::of_strategy(&*built, "user.strategy.", tokenizer, &device)?;
-            let strategist = Strategist::over(policy, built);
-            match model {
-                Some(model) => Box::new(strategist.with(REWARD_MODEL, model)),
-                None => Box::new(strategist),
-            }
-        }
-        None => policy,
-    };
+    let asked = Asked::named("user", user.path.as_deref(), user.endpoint.as_ref(), &device)?;
+    let Asked { policy, .. } = asked.by(user.strategy.as_ref(), "user", &device)?;
     Ok(Some(extractor.unwrap_or_default().with(USER, policy, user.sampling())))
-}
-
-/// A policy, and its chat format if it is a model in this process.
-pub(crate) type WithChat = (Box<dyn Policy>, Option<Arc<Chat>>);
-
-/// A policy that is only asked, from `path` or `endpoint`, whichever is given. A model runs on `device`.
-///
-/// # Errors
-/// If the model can't be loaded, or the server's key is missing.
-pub(crate) fn asked_only(
-    path: Option<&Path>,
-    endpoint: Option<&EndpointConfig>,
-    device: &Device,
-) -> Result<Option<WithChat>, RunError> {
-    Ok(match (path, endpoint) {
-        (Some(path), _) => {
-            let loaded = LoadedPolicy::load(path, &LOADING)?.on(device);
-            let policy = Box::new(loaded.sampler(0, Limits::default()));
-            Some((policy, Some(loaded.chat)))
-        }
-        (None, Some(endpoint)) => Some((Box::new(EndpointPolicy::new(endpoint.clone())?), None)),
-        (None, None) => None,
-    })
 }
 
 #[cfg(test)]
@@ -166,8 +118,14 @@ mod tests {
         let seeds = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks, 1, &Sampling::at(1.0, 8), seeds);
         let (turns_max, overlong) = (2, Overlong::Drop);
-        let spec =
-            RolloutSpec { generator: &*generator, partners: None, spawns: &spawns, turns_max, overlong };
+        let spec = RolloutSpec {
+            generator: &*generator,
+            partners: None,
+            spawns: &spawns,
+            turns_max,
+            overlong,
+            program: None,
+        };
         let mut policy = Script::new(|_| Ok(("Which one?".to_owned(), StopReason::EndToken)));
         let episode = others.play(&mut policy, &spec).unwrap().remove(0);
         let user: Vec<&str> = episode

@@ -42,8 +42,14 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
     let turns_max = recipe.rollout.turns_max;
     let overlong = if *kind == EpisodeKind::Train { recipe.rollout.overlong } else { Overlong::Drop };
     let partners = others::recorded(&recipe);
-    let spec =
-        RolloutSpec { generator: &*generator, partners: Some(&partners), spawns: &[], turns_max, overlong };
+    let spec = RolloutSpec {
+        generator: &*generator,
+        partners: Some(&partners),
+        spawns: &[],
+        turns_max,
+        overlong,
+        program: None,
+    };
     let own = plan_of(&recipe)?;
     let judges = own.judges() || recipe.eval.cycle || recipe.reward.model.is_some();
     let mut replayed = Replayed { step, episodes: 0, without_record: 0 };

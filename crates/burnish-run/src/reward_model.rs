@@ -84,8 +84,8 @@ impl RewardModel {
     pub(crate) fn judge(&self, episodes: &mut [Episode]) -> Result<(), RunError> {
         let (mut samples, mut counts) = (Vec::new(), Vec::new());
         for episode in &mut *episodes {
-            let ends = episode.traces.iter().filter_map(|trace| trace.branches().pop());
-            let ends: Vec<Sample> = ends.map(|branch| Sample::of_text(branch.ids).ending()).collect();
+            let ends = episode.traces.iter().map(Trace::head_ids).filter(|ids| !ids.is_empty());
+            let ends: Vec<Sample> = ends.map(|ids| Sample::of_text(ids).ending()).collect();
             // The end that is scored comes after the last token that is read.
             let longest = ends.iter().map(|end| end.ids.len() - 1).max();
             let reason = match (episode.verdict.is_scored(), longest) {

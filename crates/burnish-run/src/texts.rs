@@ -11,8 +11,8 @@ use burnish_remote::endpoint::{Endpoint, EndpointConfig};
 use burnish_tensor::{Device, Layout, Tape};
 
 use crate::RunError;
+use crate::asked::{Asked, How};
 use crate::inspect::{FoundPolicy, find_policy};
-use crate::judge_client::{How, JudgeClient};
 use crate::policy::LoadedPolicy;
 
 /// Tokens of one pass over texts.
@@ -20,7 +20,7 @@ const PASS_TOKENS: usize = 2048;
 
 /// Answers single prompts, greedily.
 pub struct Asker {
-    client: RefCell<JudgeClient>,
+    client: RefCell<Asked>,
     tokens_max: usize,
 }
 
@@ -31,10 +31,11 @@ impl Asker {
     /// If there is none, or it can't be used.
     pub fn open(path: &Path, endpoint: Option<&EndpointConfig>, tokens_max: usize) -> Result<Self, RunError> {
         let device = Device::open("cpu")?;
-        let client = match endpoint {
-            Some(_) => JudgeClient::new(None, endpoint, &device)?,
-            None => JudgeClient::new(Some(&find_policy(path, None, "")?.dir), None, &device)?,
+        let found = match endpoint {
+            Some(_) => None,
+            None => Some(find_policy(path, None, "")?.dir),
         };
+        let client = Asked::named("the model", found.as_deref(), endpoint, &device)?;
         Ok(Asker { client: RefCell::new(client), tokens_max })
     }
 

@@ -52,7 +52,14 @@ fn user() -> impl Policy {
 }
 
 fn plan<'a>(generator: &'a Orders, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
-    RolloutSpec { generator, partners: None, spawns, turns_max: 20, overlong: Overlong::Refuse }
+    RolloutSpec {
+        generator,
+        partners: None,
+        spawns,
+        turns_max: 20,
+        overlong: Overlong::Refuse,
+        program: None,
+    }
 }
 
 fn spawns(tasks: &[Task]) -> Vec<Spawn<'_>> {

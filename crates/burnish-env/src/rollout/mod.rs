@@ -2,6 +2,7 @@
 
 mod player;
 mod recital;
+mod seat;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Message, Piece, Policy, PolicyError, Record, Sampling, Task, TaskId, ToolSpec};
-use burnish_episode::{Cast, ContactError, Finished, Known, Outside, RunError, Started, Threads};
+use burnish_episode::{Cast, ContactError, Finished, Known, Outside, Program, RunError, Started, Threads};
 use serde::{Deserialize, Serialize};
 
 use crate::{EnvError, Generator};
@@ -32,6 +33,18 @@ pub struct RolloutSpec<'a> {
     pub turns_max: usize,
     /// What happens to a prompt that does not fit the policy's context window.
     pub overlong: Overlong,
+    /// Plays every episode, if there is one. Its episodes are no samples of the policy's turns, and don't start within other
+    /// episodes or with a prescribed beginning.
+    pub program: Option<Playing<'a>>,
+}
+
+/// A program, and whom it asks besides the policy.
+#[derive(Clone, Copy)]
+pub struct Playing<'a> {
+    /// The program.
+    pub program: &'a dyn Program,
+    /// Whom it asks.
+    pub others: &'a Partners,
 }
 
 /// Those who take part in episodes besides the playing policy: a simulated user, another player.
@@ -266,7 +279,9 @@ pub enum RolloutError {
 /// # Errors
 /// If the policy fails, or a prompt does not fit under [`Overlong::Refuse`]. Everything under way is then cancelled.
 pub fn play(policy: &mut dyn Policy, spec: &RolloutSpec<'_>) -> Result<Vec<Episode>, RolloutError> {
-    let mut partners = spec.partners.map(|partners| partners.policies.borrow_mut());
+    let asked = spec.program.map(|playing| playing.others);
+    let mut partners: Vec<_> =
+        spec.partners.into_iter().chain(asked).map(|partners| partners.policies.borrow_mut()).collect();
     let mut cast = Cast::default().with(POLICY, policy);
     for (name, partner) in partners.iter_mut().flat_map(|partners| partners.iter_mut()) {
         cast = cast.with(name, &mut **partner);

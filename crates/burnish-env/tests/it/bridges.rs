@@ -55,8 +55,14 @@ fn demonstrated(generator: &dyn Generator, tasks: &[Task]) -> Vec<(Task, Episode
         episode[turn.messages.len()].clone()
     };
     let spawns = spawns(&tasks, 1);
-    let spec =
-        RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 60, overlong: Overlong::Refuse };
+    let spec = RolloutSpec {
+        generator,
+        partners: None,
+        spawns: &spawns,
+        turns_max: 60,
+        overlong: Overlong::Refuse,
+        program: None,
+    };
     let episodes = play(&mut answers_by(answer), &spec).unwrap();
     for (spawn, episode) in spawns.iter().zip(&episodes).step_by(7) {
         assert_eq!(replay(&spec, spawn, episode).unwrap(), *episode);
@@ -107,6 +113,7 @@ fn all_games_of_textworld_commonsense_are_won_by_a_player_with_a_plan() {
         spawns: &spawns,
         turns_max: 8,
         overlong: Overlong::Refuse,
+        program: None,
     };
     let episode = play(&mut answers_by(answer), &spec).unwrap().remove(0);
     assert_eq!((reason(&episode), episode.verdict.success), ("", false));
@@ -306,6 +313,7 @@ fn games_of_textworld_commonsense_are_mapped_and_then_played_afresh() {
             spawns: &spawns,
             turns_max,
             overlong: Overlong::Refuse,
+            program: None,
         };
         let answer = |turn: &Turn| Message::assistant(Tidier::of(&turn.messages).next());
         let episodes = play(&mut answers_by(answer), &spec).unwrap();
@@ -401,6 +409,7 @@ fn answers_of_reasoning_gym_are_right_by_its_own_scorers() {
         spawns: &spawns,
         turns_max: 1,
         overlong: Overlong::Refuse,
+        program: None,
     };
     let wrong = play(&mut answers_by(|_: &Turn| Message::assistant("I don't know.")), &spec).unwrap();
     for episode in &wrong {
@@ -461,6 +470,7 @@ fn verifiers(
         spawns: &spawns,
         turns_max,
         overlong: Overlong::Refuse,
+        program: None,
     };
     let episodes = play(&mut answers_by(answer), &spec).unwrap();
     for (spawn, episode) in spawns.iter().zip(&episodes) {

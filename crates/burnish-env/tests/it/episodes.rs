@@ -21,13 +21,13 @@ use std::time::Duration;
 /// A till: `add` changes it, `read` reads it, `pay` is never done twice. An answer that is a question is passed on to
 /// the user; an answer that says `done` ends the episode. The reward is what is in the till.
 #[derive(Default)]
-struct Till {
+pub(crate) struct Till {
     /// Payments of all episodes.
-    paid: Arc<AtomicUsize>,
+    pub(crate) paid: Arc<AtomicUsize>,
     /// What `add` adds to its amount, to simulate a different till.
-    more: i64,
-    latency: Duration,
-    is_slow: bool,
+    pub(crate) more: i64,
+    pub(crate) latency: Duration,
+    pub(crate) is_slow: bool,
 }
 
 struct TillGame {
@@ -147,7 +147,7 @@ struct Speaker<F> {
     turns: u64,
 }
 
-fn speaker(answer: impl FnMut(&Turn) -> Message) -> impl Policy {
+pub(crate) fn speaker(answer: impl FnMut(&Turn) -> Message) -> impl Policy {
     Speaker { answer, over: Vec::new(), turns: 0 }
 }
 
@@ -202,7 +202,7 @@ impl<F: FnMut(&Turn) -> Message> Policy for Speaker<F> {
     }
 }
 
-fn calls(calls: &[(&str, Value)]) -> Message {
+pub(crate) fn calls(calls: &[(&str, Value)]) -> Message {
     let call = |(name, arguments): &(&str, Value)| ToolCall {
         id: Some(format!("id-{name}")),
         function: FunctionCall { name: (*name).into(), arguments: arguments.clone() },
@@ -210,7 +210,7 @@ fn calls(calls: &[(&str, Value)]) -> Message {
     Message { tool_calls: calls.iter().map(call).collect(), ..Message::assistant("") }
 }
 
-fn task() -> Task {
+pub(crate) fn task() -> Task {
     Task {
         id: TaskId("till/1".into()),
         environment: "till".into(),
@@ -222,16 +222,23 @@ fn task() -> Task {
 
 const SEEDS: SeedPlace = SeedPlace { run: 3, stage: 0, step: 1, task_offset: 0 };
 
-fn spawn(task: &Task, count: usize) -> Spawn<'_> {
+pub(crate) fn spawn(task: &Task, count: usize) -> Spawn<'_> {
     Spawn::of_tasks(std::slice::from_ref(task), count, &Sampling::at(1.0, 16), SEEDS).remove(0)
 }
 
-fn spec<'a>(till: &'a Till, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
-    RolloutSpec { generator: till, partners: None, spawns, turns_max: 6, overlong: Overlong::Refuse }
+pub(crate) fn spec<'a>(till: &'a Till, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
+    RolloutSpec {
+        generator: till,
+        partners: None,
+        spawns,
+        turns_max: 6,
+        overlong: Overlong::Refuse,
+        program: None,
+    }
 }
 
 /// Says what the script says at each turn, and `done` after its end.
-fn scripted(script: &[Message]) -> impl Policy {
+pub(crate) fn scripted(script: &[Message]) -> impl Policy {
     speaker(move |turn: &Turn| {
         let said = turn.messages.iter().filter(|message| message.role == Role::Assistant).count();
         script.get(said).cloned().unwrap_or_else(|| Message::assistant("done"))

@@ -27,3 +27,4 @@ mod tables;
 mod tables_real;
 mod timed_facts;
 mod timeqa;
+mod ways;

@@ -104,7 +104,14 @@ fn spawns(tasks: &[Task], count: usize) -> Vec<Spawn<'_>> {
 }
 
 fn spec<'a>(spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
-    RolloutSpec { generator: &Counting, partners: None, spawns, turns_max: 5, overlong: Overlong::Refuse }
+    RolloutSpec {
+        generator: &Counting,
+        partners: None,
+        spawns,
+        turns_max: 5,
+        overlong: Overlong::Refuse,
+        program: None,
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ use crate::card::{CANDIDATES_MAX, Card, Part, require, require_temperature};
 use crate::majority::vote;
 use crate::record::{Cached, Role, Selection, text_of};
 use crate::sampling::{at, check_spread};
-use crate::session::{DELIBERATOR, POLICY, Request, Session};
+use crate::session::{DELIBERATOR, POLICY, Question, Request, Session};
 use crate::strategy::{Answering, Strategy};
 
 /// Which deliberation is the answer.
@@ -156,7 +156,7 @@ impl Strategy for Heavyskill {
         check_spread("deliberation_temperature", self.deliberations, self.deliberation_temperature, sampling)
     }
 
-    fn answer<'a>(&'a self, session: &'a Session) -> Answering<'a> {
+    fn answer<'a>(&'a self, session: &'a Session<'_>) -> Answering<'a> {
         Box::pin(self.run(session))
     }
 }
@@ -171,7 +171,7 @@ impl Heavyskill {
         if self.drafts == 0 { 0 } else { self.pool.unwrap_or(self.drafts) }
     }
 
-    pub(crate) async fn run(&self, session: &Session) -> Result<usize, ContactError> {
+    pub(crate) async fn run(&self, session: &Session<'_>) -> Result<usize, ContactError> {
         let mut read = self.think(session).await?;
         for iteration in 1..=self.iterations as u32 {
             read = self.deliberate(session, &read, iteration).await?;
@@ -183,13 +183,13 @@ impl Heavyskill {
     }
 
     /// Stage 1: the drafts that are read.
-    async fn think(&self, session: &Session) -> Result<Vec<usize>, ContactError> {
-        let messages = vec![session.messages(); self.pool()];
-        if messages.is_empty() {
+    async fn think(&self, session: &Session<'_>) -> Result<Vec<usize>, ContactError> {
+        let questions = vec![session.question(0); self.pool()];
+        if questions.is_empty() {
             return Ok(Vec::new());
         }
         let sampling = at(session.sampling(), self.temperature);
-        let request = Request { role: Role::Draft, who: POLICY, stage: 0, first: 0, messages, sampling };
+        let request = Request { role: Role::Draft, who: POLICY, stage: 0, first: 0, questions, sampling };
         let pool = session.sample(request).await?;
         if pool.len() == self.drafts {
             return Ok(pool);
@@ -212,7 +212,7 @@ impl Heavyskill {
     /// Stage 2: reads earlier answers and gives new ones.
     async fn deliberate(
         &self,
-        session: &Session,
+        session: &Session<'_>,
         read: &[usize],
         iteration: u32,
     ) -> Result<Vec<usize>, ContactError> {
@@ -236,10 +236,10 @@ impl Heavyskill {
             let showing = Showing { skill: &skill, budget, equality: self.equality, seed };
             let (messages, kept) = showing.show(&question, &drafts);
             let prompt = messages.last().map_or_else(String::new, |message| message.content.clone());
-            let shared = Arc::new(messages);
-            let messages = vec![shared; self.deliberations];
+            let question = Question { at: 0, messages: Arc::new(messages) };
+            let questions = vec![question; self.deliberations];
             let (role, who, sampling) = (Role::Deliberation, DELIBERATOR, Arc::clone(&sampling));
-            let request = Request { role, who, stage: iteration, first: 0, messages, sampling };
+            let request = Request { role, who, stage: iteration, first: 0, questions, sampling };
             let tokens: usize = kept.iter().map(|kept| kept.tokens).sum();
             match session.sample(request).await {
                 // Less is shown until it fits.

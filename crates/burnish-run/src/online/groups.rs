@@ -140,6 +140,7 @@ impl Groups {
             // Later rounds get places after the earlier ones, so they share no random numbers.
             seeds: Draws::Training.place(recipe.run.seed, step, task_offset as u64),
             progress: step as f64 / recipe.train.max_steps as f64,
+            program: None,
         };
         let (mut kept, mut offset) = (0, 0);
         while groups.rounds < dynamic.max_rounds.max(1)

@@ -9,7 +9,7 @@ use burnish_core::{
     Episode, Message, Piece, Policy, Record, Role as MessageRole, Sampling, Task, Trace, Verdict,
 };
 use burnish_env::Generator;
-use burnish_env::rollout::{self, Given, Overlong, POLICY, RolloutSpec, SeedPlace, Spawn};
+use burnish_env::rollout::{self, Given, Overlong, POLICY, Playing, RolloutSpec, SeedPlace, Spawn};
 use burnish_model::{Chat, ChatError, Tokenizer};
 use burnish_rl::SettingError;
 use burnish_rl::plan::{Beginning, Group, Program, Request, Role, RolloutPlan, Spawned, Start};
@@ -35,6 +35,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) seeds: SeedPlace,
     /// The share of the run that is done.
     pub(crate) progress: f64,
+    /// Plays every episode, if there is one.
+    pub(crate) program: Option<Playing<'a>>,
 }
 
 /// Everything that was played for a task.
@@ -152,8 +154,8 @@ impl Scene<'_> {
         // A draft is a single answer, and drafts have their own wave.
         let is_draft = asked.iter().all(|asked| asked.request.role == Role::Draft);
         let turns_max = if is_draft { 1 } else { self.turns_max };
-        let Scene { generator, overlong, .. } = *self;
-        let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max, overlong };
+        let Scene { generator, overlong, program, .. } = *self;
+        let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max, overlong, program };
         let mut episodes = self.others.play(policy, &spec)?.into_iter();
         drop(spawns);
         for Asked { group, request, of, offset, .. } in asked {
@@ -503,6 +505,7 @@ mod tests {
                 chat: None,
                 seeds: Draws::Training.place(1, 2, 0),
                 progress: 0.0,
+                program: None,
             }
         }
     }

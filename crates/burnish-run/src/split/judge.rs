@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::RunError;
-use crate::judge_client::{How, JudgeClient};
+use crate::asked::{Asked, How};
 use crate::model_files::policy_digests;
 use burnish_rundir::files::FileError;
 
@@ -109,13 +109,14 @@ fn key(task: &Task) -> Result<String, RunError> {
 /// A judge that can be asked.
 struct Judge<'a> {
     config: &'a ScoringJudge,
-    policy: JudgeClient,
+    policy: Asked,
 }
 
 impl<'a> Judge<'a> {
     fn new(config: &'a ScoringJudge) -> Result<Self, RunError> {
         // Always on the CPU: the stored scores are for every run with this judge, on whatever device.
-        let policy = JudgeClient::new(config.path.as_deref(), config.endpoint.as_ref(), &Device::cpu())?;
+        let (path, endpoint) = (config.path.as_deref(), config.endpoint.as_ref());
+        let policy = Asked::named("split.scorer.judge", path, endpoint, &Device::cpu())?;
         Ok(Judge { config, policy })
     }
 

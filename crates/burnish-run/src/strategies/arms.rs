@@ -6,8 +6,8 @@ use std::sync::Arc;
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Policy, Sampling, Task, ThoughtControl};
 use burnish_env::Generator;
-use burnish_env::rollout::{Given, recite};
-use burnish_reason::{Considered, Strategist, Strategy, StrategyConfig};
+use burnish_env::rollout::{Given, Partners, Playing, recite};
+use burnish_reason::{Considered, Player, Strategy, StrategyConfig};
 use burnish_recipe::StrategySection;
 use serde_json::{Value, json};
 
@@ -21,6 +21,8 @@ use crate::model_path::locate;
 /// The strategy, and what it is compared with.
 pub struct Arms {
     own: OnTop,
+    /// The same as a program, from the first episode on.
+    own_program: Option<(Player, Partners)>,
     plain: Arc<dyn Strategy>,
     majority: Arc<dyn Strategy>,
     /// What decides the strategy's answers, as records name it.
@@ -42,8 +44,8 @@ pub struct Field<'a> {
     pub has_tokens: bool,
 }
 
-/// Plays some tasks with a policy: every task equally often, task by task.
-pub type Playing<'a> = dyn FnMut(&mut dyn Policy) -> Result<Vec<Episode>, RunError> + 'a;
+/// Plays some tasks with a policy, by a program: every task equally often, task by task.
+pub type Plays<'a> = dyn FnMut(&mut dyn Policy, Playing<'_>) -> Result<Vec<Episode>, RunError> + 'a;
 
 /// An episode of an arm.
 #[derive(Debug, Clone)]
@@ -93,6 +95,7 @@ impl Arms {
             |config| StrategyConfig { strategy: "majority".into(), config }.build().map_err(of_setting);
         Ok(Arms {
             own,
+            own_program: None,
             plain: votes(json!({"samples": 1, "equality": equality}))?,
             majority: votes(json!({"equality": equality, "temperature": temperature}))?,
             named,
@@ -116,7 +119,7 @@ impl Arms {
     pub fn records(
         &mut self,
         policy: &mut dyn Policy,
-        playing: &mut Playing<'_>,
+        playing: &mut Plays<'_>,
         field: &Field<'_>,
     ) -> Result<Vec<StrategyRecord>, RunError> {
         let mut played = self.play(policy, playing, field.place)?;
@@ -128,48 +131,59 @@ impl Arms {
     fn play(
         &mut self,
         policy: &mut dyn Policy,
-        playing: &mut Playing<'_>,
+        playing: &mut Plays<'_>,
         place: &dyn Fn(usize) -> Address,
     ) -> Result<[Vec<Played>; 3], RunError> {
-        let mut with = |mut strategist: Strategist<'_>| {
-            let episodes = playing(&mut strategist)?;
-            Ok::<_, RunError>((episodes, strategist.take()))
+        let (player, others) = self.own_program.get_or_insert_with(|| self.own.program());
+        let mut with = |player: &Player, others: &Partners| {
+            let episodes = playing(&mut *policy, Playing { program: player, others })?;
+            Ok::<_, RunError>(Turns { place, considered: player.take() }.of(episodes))
         };
-        let (episodes, considered) = with(Strategist::new(&mut *policy, Arc::clone(&self.plain)))?;
-        let plain = with_turns(episodes, considered, place);
-        let (episodes, considered) = with(self.own.over(&mut *policy))?;
-        let budgets: BTreeMap<u64, usize> =
-            considered.iter().map(|(seed, turn)| (*seed, turn.tokens.total())).collect();
-        let strategy = with_turns(episodes, considered, place);
-        let strategist = Strategist::new(policy, Arc::clone(&self.majority)).with_budgets(budgets);
-        let (episodes, considered) = with(strategist)?;
-        let majority = with_turns(episodes, considered, place);
+        let nobody = Partners::default();
+        let (plain, _) = with(&Player::new(Arc::clone(&self.plain), Vec::new()), &nobody)?;
+        let (strategy, budgets) = with(player, others)?;
+        let majority = Player::new(Arc::clone(&self.majority), Vec::new()).with_budgets(budgets);
+        let (majority, _) = with(&majority, &nobody)?;
         Ok([plain, strategy, majority])
     }
 }
 
-/// Gives each episode what was considered in its turns.
-fn with_turns(
-    episodes: Vec<Episode>,
-    mut considered: BTreeMap<u64, Considered>,
-    place: &dyn Fn(usize) -> Address,
-) -> Vec<Played> {
-    let mut task = 0;
-    let mut before: Option<usize> = None;
-    let mut played = Vec::with_capacity(episodes.len());
-    for episode in episodes {
-        // Tasks come one after the other, each with rollouts from 0 on.
-        if before.is_some_and(|before| episode.rollout <= before) {
-            task += 1;
+/// What was considered in turns of episodes, by the seeds of the turns.
+struct Turns<'a> {
+    place: &'a dyn Fn(usize) -> Address,
+    considered: BTreeMap<u64, Considered>,
+}
+
+impl Turns<'_> {
+    /// Gives each episode what was considered in it, and each of its turns what was spent on it. What was considered for several
+    /// turns at once was spent on them in equal parts.
+    fn of(mut self, episodes: Vec<Episode>) -> (Vec<Played>, BTreeMap<u64, usize>) {
+        let mut task = 0;
+        let mut before: Option<usize> = None;
+        let (mut played, mut spent) = (Vec::with_capacity(episodes.len()), BTreeMap::new());
+        for episode in episodes {
+            // Tasks come one after the other, each with rollouts from 0 on.
+            if before.is_some_and(|before| episode.rollout <= before) {
+                task += 1;
+            }
+            before = Some(episode.rollout);
+            let first = (self.place)(task);
+            let address = Address { rollout: first.rollout + episode.rollout as u64, ..first };
+            let seed =
+                |turn: usize| Address { turn: turn as u64, purpose: Purpose::Sample, ..address }.seed();
+            let (mut turns, mut end) = (Vec::new(), episode.turns());
+            for turn in (0..episode.turns()).rev() {
+                let Some(considered) = self.considered.remove(&seed(turn)) else { continue };
+                let each = considered.tokens.total().div_ceil(end - turn);
+                spent.extend((turn..end).map(|turn| (seed(turn), each)));
+                turns.push(considered);
+                end = turn;
+            }
+            turns.reverse();
+            played.push(Played { episode, turns, is_right: Vec::new() });
         }
-        before = Some(episode.rollout);
-        let first = place(task);
-        let address = Address { rollout: first.rollout + episode.rollout as u64, ..first };
-        let seed = |turn: usize| Address { turn: turn as u64, purpose: Purpose::Sample, ..address }.seed();
-        let turns = (0..episode.turns()).filter_map(|turn| considered.remove(&seed(turn))).collect();
-        played.push(Played { episode, turns, is_right: Vec::new() });
+        (played, spent)
     }
-    played
 }
 
 /// Judges every candidate of episodes of one turn, by playing the task with it again. Everything has been chosen by then.
@@ -183,7 +197,7 @@ fn judge(field: &Field<'_>, played: &mut [Played]) -> Result<(), RunError> {
     let mut given: Vec<Given<'_>> = Vec::new();
     let mut asked: Vec<Vec<usize>> = vec![Vec::new(); played.len()];
     for (at, own) in played.iter().enumerate() {
-        let [considered] = &own.turns[..] else { continue };
+        let ([considered], 1) = (&own.turns[..], own.episode.turns()) else { continue };
         let (task, first) = (&tasks[at / rollouts], place(at / rollouts));
         let place = Address { rollout: first.rollout + own.episode.rollout as u64, ..first };
         let from = given.len();

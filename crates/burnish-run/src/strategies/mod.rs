@@ -14,7 +14,7 @@ mod on_top;
 mod recipe;
 mod records;
 
-pub use arms::{Arms, Field, Playing};
+pub use arms::{Arms, Field, Plays};
 pub use comparison::{Comparison, Row};
 pub use on_top::OnTop;
 pub use recipe::Compared;

@@ -4,21 +4,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burnish_core::{Policy, Sampling};
+use burnish_env::rollout::Partners;
 use burnish_model::Tokenizer;
-use burnish_reason::{DELIBERATOR, JUDGE, REWARD_MODEL, SettingError, Strategist, Strategy};
+use burnish_reason::{DELIBERATOR, JUDGE, Player, REWARD_MODEL, SettingError, Strategist, Strategy};
 use burnish_recipe::{InPlace, StrategySection};
 use burnish_tensor::Device;
 
 use crate::RunError;
-use crate::others::asked_only;
+use crate::asked::Asked;
 use crate::reward_model::RewardReader;
 
 /// A strategy, and who is asked besides the policy.
 pub struct OnTop {
     strategy: Arc<dyn Strategy>,
-    deliberator: Option<Box<dyn Policy>>,
-    judge: Option<Box<dyn Policy>>,
-    reward_model: Option<RewardReader>,
+    others: Vec<(&'static str, Box<dyn Policy>)>,
 }
 
 impl OnTop {
@@ -29,7 +28,7 @@ impl OnTop {
     pub fn new(section: &StrategySection, sampling: &Sampling) -> Result<Self, RunError> {
         let strategy = section.build().map_err(|(key, problem)| refused(&key, &problem))?;
         strategy.check_sampling(sampling).map_err(of_setting)?;
-        Ok(OnTop { strategy, deliberator: None, judge: None, reward_model: None })
+        Ok(OnTop { strategy, others: Vec::new() })
     }
 
     /// Loads those who are asked besides the policy; models run on `device`. `policy` is the policy's tokenizer, if that is
@@ -46,14 +45,17 @@ impl OnTop {
         let device = Device::open(device)?;
         let open = |who: &Option<InPlace>| -> Result<Option<Box<dyn Policy>>, RunError> {
             let asked = match who {
-                Some(InPlace::Model(path)) => asked_only(Some(path), None, &device),
-                Some(InPlace::Endpoint(endpoint)) => asked_only(None, Some(endpoint), &device),
+                Some(InPlace::Model(path)) => Asked::open(Some(path), None, &device),
+                Some(InPlace::Endpoint(endpoint)) => Asked::open(None, Some(endpoint), &device),
                 None => Ok(None),
             };
-            Ok(asked?.map(|(policy, _)| policy))
+            Ok(asked?.map(|asked| asked.policy))
         };
-        (self.deliberator, self.judge) = (open(&section.deliberator)?, open(&section.judge)?);
-        self.reward_model = RewardReader::of_strategy(&*self.strategy, "--strategy: ", policy, &device)?;
+        for (name, who) in [(DELIBERATOR, &section.deliberator), (JUDGE, &section.judge)] {
+            self.others.extend(open(who)?.map(|policy| (name, policy)));
+        }
+        let model = RewardReader::of_strategy(&*self.strategy, "--strategy: ", policy, &device)?;
+        self.others.extend(model.map(|model| (REWARD_MODEL, Box::new(model) as Box<dyn Policy>)));
         Ok(())
     }
 
@@ -65,16 +67,21 @@ impl OnTop {
     /// The strategy on top of `policy`.
     pub fn over<'a>(&'a mut self, policy: &'a mut dyn Policy) -> Strategist<'a> {
         let mut strategist = Strategist::new(policy, Arc::clone(&self.strategy));
-        if let Some(deliberator) = &mut self.deliberator {
-            strategist = strategist.with(DELIBERATOR, &mut **deliberator);
-        }
-        if let Some(judge) = &mut self.judge {
-            strategist = strategist.with(JUDGE, &mut **judge);
-        }
-        if let Some(model) = &mut self.reward_model {
-            strategist = strategist.with(REWARD_MODEL, model);
+        for (name, other) in &mut self.others {
+            strategist = strategist.with(name, &mut **other);
         }
         strategist
+    }
+
+    /// The strategy as a program, and those who are asked besides the policy.
+    pub(super) fn program(&mut self) -> (Player, Partners) {
+        let names = self.others.iter().map(|(name, _)| *name).collect();
+        let others = std::mem::take(&mut self.others).into_iter();
+        // A strategy says how each of its questions is answered.
+        let unused = Sampling::greedy(1);
+        let others =
+            others.fold(Partners::default(), |others, (name, who)| others.with(name, who, unused.clone()));
+        (Player::new(Arc::clone(&self.strategy), names), others)
     }
 
     /// Checks that the strategy can work with a policy.

@@ -5,13 +5,15 @@ use std::path::Path;
 use std::time::Instant;
 
 use burnish_core::Policy;
+use burnish_env::rollout::Playing;
 use burnish_recipe::StrategySection;
 
 use super::arms::{Arms, Field};
 use super::comparison::Comparison;
 use super::records::{StrategyRecord, success_rate};
 use crate::RunError;
-use crate::evaluate::{bootstrap_seed, play};
+use crate::asked::Asked;
+use crate::evaluate::{bootstrap_seed, play_by};
 use crate::inspect::{Player, Target};
 use crate::items::{BATCHES, settings};
 use crate::records::{Finished, Records};
@@ -57,7 +59,7 @@ impl Target {
         let chunks: Vec<Range<usize>> =
             (0..ids.len()).step_by(size).map(|from| from..ids.len().min(from + size)).collect();
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
-        let (mut policy, chat) = self.opened(&tasks, set, watch)?;
+        let Asked { mut policy, chat } = self.opened(&tasks, set, watch)?;
         arms.own().check(&mut *policy, &set.sampling)?;
         arms.own().load(strategy, &recipe.device, chat.as_deref().map(|chat| &*chat.tokenizer))?;
         let settings = || settings(self, set, size, Some(arms.named().clone()));
@@ -82,7 +84,9 @@ impl Target {
                 weights,
                 has_tokens,
             };
-            let mut playing = |policy: &mut dyn Policy| play(recipe, policy, set, chunk.clone());
+            let mut playing = |policy: &mut dyn Policy, program: Playing<'_>| {
+                play_by(recipe, policy, set, chunk.clone(), Some(program))
+            };
             let records = arms.records(&mut *policy, &mut playing, &field)?;
             sampled += records.iter().map(StrategyRecord::generated).sum::<usize>();
             if let Some(file) = &mut file {

@@ -8,7 +8,7 @@ use burnish_core::{Ending, Episode, Policy, Validity};
 use burnish_data::Columns;
 use burnish_engine::{Limits, LocalPolicy};
 use burnish_env::lang::spoken;
-use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
+use burnish_env::rollout::{self, Overlong, Playing, RolloutSpec, SeedPlace, Spawn};
 use burnish_env::rows::VerifierConfig;
 use burnish_model::Tokenizer;
 use burnish_tensor::{Device, Precision};
@@ -273,7 +273,7 @@ fn play(
     settings: &Settings,
 ) -> Result<Vec<Record>, RunError> {
     let tasks = &items.tasks[rows.clone()];
-    let episodes = episodes(policy, items, rows.clone(), settings)?;
+    let episodes = episodes(policy, items, rows.clone(), settings, None)?;
     tasks
         .iter()
         .zip(&items.references[rows])
@@ -302,13 +302,14 @@ pub(super) fn episodes(
     items: &Items,
     rows: Range<usize>,
     settings: &Settings,
+    program: Option<Playing<'_>>,
 ) -> Result<Vec<Episode>, RunError> {
     let seeds = seeds(items, rows.start, settings);
     let spawns = Spawn::of_tasks(&items.tasks[rows], settings.samples, &settings.sampling, seeds);
     // If a prompt does not fit the policy's context, the item counts as unanswered, and the evaluation continues.
     let overlong = Overlong::Drop;
     let generator = &*items.generator;
-    let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
+    let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 1, overlong, program };
     Ok(rollout::play(policy, &spec)?)
 }
 

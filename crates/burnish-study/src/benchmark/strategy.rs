@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Policy, Task};
+use burnish_env::rollout::Playing;
 use burnish_recipe::StrategySection;
 use burnish_run::RunError;
 use burnish_run::records::Records;
@@ -53,7 +54,9 @@ pub fn compare(
             weights: &weights,
             has_tokens: true,
         };
-        let mut playing = |policy: &mut dyn Policy| episodes(policy, items, chunk.rows.clone(), settings);
+        let mut playing = |policy: &mut dyn Policy, program: Playing<'_>| {
+            episodes(policy, items, chunk.rows.clone(), settings, Some(program))
+        };
         let records = arms.records(&mut policy, &mut playing, &field)?;
         sampled += records.iter().map(StrategyRecord::generated).sum::<usize>();
         if let Some(file) = &mut file {

@@ -76,6 +76,7 @@ impl Provider for Continued {
             spawns: &spawns,
             turns_max: 1,
             overlong: rollout.overlong,
+            program: None,
         };
         let mut sampler = behavior.sampler()?;
         let answers = tasks.others.play(sampler.policy(), &spec)?;

@@ -30,6 +30,7 @@ impl Provider for Greedy {
             spawns: &spawns,
             turns_max: rollout.turns_max,
             overlong: rollout.overlong,
+            program: None,
         };
         let mut sampler = behavior.sampler()?;
         let mut episodes = tasks.others.play(sampler.policy(), &spec)?;

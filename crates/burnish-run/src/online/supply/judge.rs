@@ -7,7 +7,7 @@ use burnish_tensor::Device;
 
 use super::{Groups, Kind, Made, Making, Provider, Step};
 use crate::RunError;
-use crate::judge_client::{How, JudgeClient};
+use crate::asked::{Asked, How};
 use burnish_recipe::supply::OF_JUDGE;
 use burnish_recipe::{JudgeSection, PLACES, Recipe};
 use burnish_rundir::metrics::Values;
@@ -17,7 +17,7 @@ pub(super) const KIND: Kind = Kind { supply: &OF_JUDGE, make: PairJudge::make };
 /// A judge of pairs.
 struct PairJudge {
     config: JudgeSection,
-    policy: JudgeClient,
+    policy: Asked,
 }
 
 /// The judge's answer about a pair.
@@ -45,8 +45,9 @@ impl PairJudge {
     fn make(making: &Making<'_>) -> Result<Made, RunError> {
         let Some(config) = making.recipe.judge.clone() else { return Ok(None) };
         let device = Device::open(&making.recipe.device)?;
-        let policy = JudgeClient::new(config.path.as_deref(), config.endpoint.as_ref(), &device)?;
-        let policy = policy.answering_by(config.strategy.as_ref(), &device)?;
+        let (path, endpoint) = (config.path.as_deref(), config.endpoint.as_ref());
+        let policy = Asked::named("judge", path, endpoint, &device)?;
+        let policy = policy.by(config.strategy.as_ref(), "judge", &device)?;
         Ok(Some(Box::new(PairJudge { config, policy })))
     }
 

@@ -58,6 +58,7 @@ impl Provider for Worth {
             chat: Some(&behavior.chat),
             seeds,
             progress: step.number as f64 / recipe.train.max_steps as f64,
+            program: None,
         };
         let place = |offset: u64| Draws::Worth.place(recipe.run.seed, step.number, offset);
         let mut sampler = behavior.sampler()?;

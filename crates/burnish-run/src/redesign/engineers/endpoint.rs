@@ -7,7 +7,7 @@ use burnish_recipe::{ContextModule, RedesignSection};
 use burnish_tensor::Device;
 
 use crate::RunError;
-use crate::judge_client::{How, JudgeClient};
+use crate::asked::{self, How};
 use crate::redesign::{Brief, Engineer};
 
 const SUMMARISE: &str = "You look at a policy that learns by reinforcement in an environment. Below is what came of a round of \
@@ -22,7 +22,7 @@ const REDESIGN: &str = "You are the engineer of an environment in which a policy
                         {\"reason\": \"why, in one or two sentences\", \"config\": {\"KEY\": NUMBER, ...}}";
 
 pub(super) struct Asked {
-    client: JudgeClient,
+    client: asked::Asked,
     tokens_max: usize,
     temperature: f32,
     summarises: bool,
@@ -35,7 +35,7 @@ impl Asked {
     /// If it can't be reached, such as without its key.
     pub(super) fn new(redesign: &RedesignSection) -> Result<Self, RunError> {
         Ok(Asked {
-            client: JudgeClient::new(None, redesign.endpoint.as_ref(), &Device::cpu())?,
+            client: asked::Asked::named("redesign", None, redesign.endpoint.as_ref(), &Device::cpu())?,
             tokens_max: redesign.tokens_max,
             temperature: redesign.temperature,
             summarises: redesign.tells(ContextModule::Summary),

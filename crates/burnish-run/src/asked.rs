@@ -1,13 +1,12 @@
-//! A policy that only answers questions and is not trained: a model directory, or a server that speaks OpenAI's wire
-//! format.
+//! A policy that only answers and is never trained: a judge, a simulated user, an engineer.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use burnish_core::{Message, Policy, PolicyError, Sampling, Trace, Turn, TurnOutput, answer_all};
 use burnish_engine::Limits;
-use burnish_model::{Loading, TextTokens, Trains};
-use burnish_reason::{REWARD_MODEL, Strategist, Strategy, StrategyConfig};
+use burnish_model::{Chat, Loading, TextTokens, Trains};
+use burnish_reason::{REWARD_MODEL, Strategist, StrategyConfig};
 use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
 
@@ -18,18 +17,11 @@ use crate::reward_model::RewardReader;
 const LOADING: Loading =
     Loading { precision: Precision::F32, trains: Trains::Nothing, text_tokens: TextTokens::Literal };
 
-/// A policy that answers questions, such as a judge. It is never trained.
-pub(crate) struct JudgeClient {
-    who: Who,
-    /// What answers on top of it.
-    strategy: Option<Arc<dyn Strategy>>,
-    /// Who gives the answers of the strategy numbers.
-    reward_model: Option<RewardReader>,
-}
-
-enum Who {
-    Local(Box<LoadedPolicy>),
-    Endpoint(Box<EndpointPolicy>),
+/// A policy that only answers: a model directory, or a server that speaks OpenAI's wire format.
+pub(crate) struct Asked {
+    pub(crate) policy: Box<dyn Policy>,
+    /// Its chat format, if it is a model in this process.
+    pub(crate) chat: Option<Arc<Chat>>,
 }
 
 /// How answers are sampled.
@@ -40,42 +32,64 @@ pub(crate) struct How {
     pub(crate) seed: u64,
 }
 
-impl JudgeClient {
-    /// The policy from `path` or `endpoint`, whichever is given; a model runs on `device`.
+impl Asked {
+    /// The policy from `path` or `endpoint`, whichever is given. A model runs on `device`.
     ///
     /// # Errors
     /// If the model can't be loaded, or the server's key is missing.
-    pub(crate) fn new(
+    pub(crate) fn open(
+        path: Option<&Path>,
+        endpoint: Option<&EndpointConfig>,
+        device: &Device,
+    ) -> Result<Option<Self>, RunError> {
+        Ok(match (path, endpoint) {
+            (Some(path), _) => {
+                let loaded = LoadedPolicy::load(path, &LOADING)?.on(device);
+                let policy = Box::new(loaded.sampler(0, Limits::default()));
+                Some(Asked { policy, chat: Some(loaded.chat) })
+            }
+            (None, Some(endpoint)) => {
+                Some(Asked { policy: Box::new(EndpointPolicy::new(endpoint.clone())?), chat: None })
+            }
+            (None, None) => None,
+        })
+    }
+
+    /// As [`Asked::open`], where a recipe has to name one below `key`.
+    ///
+    /// # Errors
+    /// As [`Asked::open`], and if none is named.
+    pub(crate) fn named(
+        key: &str,
         path: Option<&Path>,
         endpoint: Option<&EndpointConfig>,
         device: &Device,
     ) -> Result<Self, RunError> {
-        let who = match (path, endpoint) {
-            (Some(path), _) => Who::Local(Box::new(LoadedPolicy::load(path, &LOADING)?.on(device))),
-            (None, Some(endpoint)) => Who::Endpoint(Box::new(EndpointPolicy::new(endpoint.clone())?)),
-            (None, None) => return Err(RunError::Refused("a judge needs `path` or `endpoint`".into())),
-        };
-        Ok(JudgeClient { who, strategy: None, reward_model: None })
+        let asked = Asked::open(path, endpoint, device)?;
+        asked.ok_or_else(|| RunError::Refused(format!("{key}: needs `path` or `endpoint`")))
     }
 
-    /// The same, with a strategy on top of it if one is given; models that the strategy asks run on `device`.
+    /// The same, answering by a strategy if one is given; `key` is where the recipe names both. Models that the strategy asks
+    /// run on `device`.
     ///
     /// # Errors
     /// If it is none, or asks a reward model that can't be used.
-    pub(crate) fn answering_by(
+    pub(crate) fn by(
         self,
         strategy: Option<&StrategyConfig>,
+        key: &str,
         device: &Device,
     ) -> Result<Self, RunError> {
         let Some(strategy) = strategy else { return Ok(self) };
-        let built = strategy.build();
-        let strategy = built.map_err(|error| RunError::Refused(format!("judge.strategy.{error}")))?;
-        let tokenizer = match &self.who {
-            Who::Local(loaded) => Some(&*loaded.chat.tokenizer),
-            Who::Endpoint(_) => None,
-        };
-        let reward_model = RewardReader::of_strategy(&*strategy, "judge.strategy.", tokenizer, device)?;
-        Ok(JudgeClient { strategy: Some(strategy), reward_model, ..self })
+        let built = strategy.build().map_err(|error| RunError::Refused(format!("{key}.strategy.{error}")))?;
+        let Asked { policy, chat } = self;
+        let tokenizer = chat.as_deref().map(|chat| &*chat.tokenizer);
+        let model = RewardReader::of_strategy(&*built, &format!("{key}.strategy."), tokenizer, device)?;
+        let mut strategist = Strategist::over(policy, built);
+        if let Some(model) = model {
+            strategist = strategist.with(REWARD_MODEL, model);
+        }
+        Ok(Asked { policy: Box::new(strategist), chat })
     }
 
     /// Its answer to each question.
@@ -83,14 +97,6 @@ impl JudgeClient {
     /// # Errors
     /// If it can't answer.
     pub(crate) fn ask(&mut self, questions: Vec<Vec<Message>>, how: How) -> Result<Vec<String>, RunError> {
-        let mut local;
-        let policy: &mut dyn Policy = match &mut self.who {
-            Who::Local(loaded) => {
-                local = loaded.sampler(0, Limits::default());
-                &mut local
-            }
-            Who::Endpoint(policy) => &mut **policy,
-        };
         let (sampling, tools) = (Arc::new(Sampling::at(how.temperature, how.tokens_max)), Arc::default());
         let turn = |messages| Turn {
             trace: Trace::new(),
@@ -104,17 +110,7 @@ impl JudgeClient {
             Ok(output) => Ok(output.message.content),
             Err(error) => Err(RunError::Refused(format!("a question got no answer: {error}"))),
         };
-        let turns = questions.into_iter().map(turn);
-        let answers = match &self.strategy {
-            Some(strategy) => {
-                let mut strategist = Strategist::new(policy, Arc::clone(strategy));
-                if let Some(model) = &mut self.reward_model {
-                    strategist = strategist.with(REWARD_MODEL, model);
-                }
-                answer_all(&mut strategist, turns)
-            }
-            None => answer_all(policy, turns),
-        };
+        let answers = answer_all(&mut *self.policy, questions.into_iter().map(turn));
         answers.into_iter().map(said).collect()
     }
 }
@@ -135,7 +131,7 @@ mod tests {
         let (url, sent) = serve(|_, asked| said(&format!("re: {}", question(asked))));
         let endpoint: EndpointConfig =
             serde_json::from_value(json!({"url": url, "model": "m", "retries": 0})).unwrap();
-        let mut asked = JudgeClient::new(None, Some(&endpoint), &Device::cpu()).unwrap();
+        let mut asked = Asked::open(None, Some(&endpoint), &Device::cpu()).unwrap().unwrap();
         let how = How { temperature: 0.0, tokens_max: 4, seed: 1 };
         let message = |at: usize| vec![Message::new(Role::User, format!("question {at}"))];
         let questions: Vec<Vec<Message>> = (0..20).map(message).collect();
@@ -152,20 +148,20 @@ mod tests {
             strategy: "majority".into(),
             config: json!({"samples": 3, "equality": "exact", "temperature": 1.0}),
         };
-        let voting = JudgeClient::new(None, Some(&voting), &Device::cpu()).unwrap();
-        let mut voting = voting.answering_by(Some(&strategy), &Device::cpu()).unwrap();
+        let voting = Asked::open(None, Some(&voting), &Device::cpu()).unwrap().unwrap();
+        let mut voting = voting.by(Some(&strategy), "judge", &Device::cpu()).unwrap();
         assert_eq!(voting.ask(vec![message(1)], how).unwrap(), ["A"]);
         assert_eq!(sent.lock().unwrap().len(), 3);
         let unknown = StrategyConfig::new("majorty");
-        let error = JudgeClient::new(None, Some(&endpoint), &Device::cpu()).unwrap();
-        let error = error.answering_by(Some(&unknown), &Device::cpu()).err().unwrap().to_string();
+        let error = Asked::open(None, Some(&endpoint), &Device::cpu()).unwrap().unwrap();
+        let error = error.by(Some(&unknown), "judge", &Device::cpu()).err().unwrap().to_string();
         assert!(error.contains("judge.strategy") && error.contains("did you mean `majority`"), "{error}");
 
         // An address on which nobody listens any more.
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let endpoint = EndpointConfig { url: format!("http://{gone}/v1"), ..endpoint };
         assert!(
-            JudgeClient::new(None, Some(&endpoint), &Device::cpu()).unwrap().ask(questions, how).is_err()
+            Asked::open(None, Some(&endpoint), &Device::cpu()).unwrap().unwrap().ask(questions, how).is_err()
         );
     }
 }
