@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use burnish_core::{Ending, Episode, Message, Policy, StopReason, Task, Trace, Turn, TurnOutput, Validity};
+use burnish_core::{
+    Contact, Ending, Episode, Message, Policy, StopReason, Task, Told, Trace, Turn, TurnOutput, Validity,
+};
 use burnish_env::rollout::{POLICY, Partners, Playing, RolloutSpec, play_with, replay};
 use burnish_env::{Bound, EnvError, Environment, Generator, TaskSet};
 use burnish_episode::{Ask, Cast, ContactError, Handle, Position, Program, Simulated, Waited};
@@ -118,6 +120,20 @@ proptest! {
         prop_assert_eq!(&strays.verdict, &plain.verdict);
         prop_assert_eq!((strays.ending, strays.record.calls), (plain.ending, plain.record.calls));
     }
+}
+
+#[test]
+fn nobody_is_asked_again_what_was_answered() {
+    let till = Till::default();
+    let script = [Message::assistant("ask size?"), Message::assistant("hm"), Message::assistant("hm")];
+    let strays = Strays { before: Some(Message::assistant("hm")), after: None };
+    let turns = |episode: &Episode| {
+        let is_turn = |contact: &&Contact| matches!(contact.answer, Some(Told::Turn(_)));
+        episode.record.contacts.iter().filter(is_turn).count()
+    };
+    let plain = play_by(&till, &script, None);
+    assert_eq!(turns(&plain), plain.turns() + 2, "the user took two");
+    assert_eq!(turns(&play_by(&till, &script, Some(&strays))), turns(&plain));
 }
 
 #[test]

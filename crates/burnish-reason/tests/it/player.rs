@@ -1,11 +1,11 @@
 //! Strategies that play episodes of several turns. Beam search is checked against its own record.
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, bits};
 use burnish_core::{
-    Ending, Message, Sampling, Script, StopReason, ToolCalls, ToolSpec, Turn, TurnOutput, Verdict,
+    Ending, Message, Role, Sampling, Script, StopReason, ToolCalls, ToolSpec, Turn, TurnOutput, Verdict,
 };
 use burnish_episode::{
     Cast, ContactError, Handle, Known, Position, Program, Simulated, Started, Waited, run,
@@ -219,6 +219,28 @@ fn what_was_sampled_before_is_read_as_it_was() {
     // One token per character: `?`, then each answer and its echo.
     assert!(texts[&0].iter().all(|read| *read == 1));
     assert!(texts.len() > 1 && texts[&1].iter().all(|read| *read > 1 + "you said ".len()));
+}
+
+#[test]
+fn a_turn_goes_on_where_the_answer_before_it_ends() {
+    let strategy = StrategyConfig { strategy: "beam".into(), config: json!({"width": 3, "keep": 2}) };
+    let player = Player::new(strategy.build().unwrap(), Vec::new());
+    let policy: Arc<str> = POLICY.into();
+    let episode = Started::new(Address::new(6, Purpose::Environment), Known::default(), async |handle| {
+        player.play(&handle, &policy, Box::new(Echo::new(3))).await.map(|_| ())
+    });
+    let turns = Cell::new(0);
+    let mut speaker = Speaker::new(|turn: &Turn| {
+        let said = turn.messages.iter().rfind(|message| message.role == Role::Assistant);
+        let head = turn.trace.head().map(|head| turn.trace.nodes()[head.0].text.as_str());
+        assert_eq!(head, said.map(|said| said.content.as_str()));
+        turns.set(turns.get() + 1);
+        format!("{}", 100 * turns.get() + 1)
+    });
+    run(vec![episode], Cast::default().with(POLICY, &mut speaker), &mut Simulated::new(|_| unreachable!()))
+        .unwrap();
+    drop(speaker);
+    assert!(turns.get() > 3);
 }
 
 #[test]
