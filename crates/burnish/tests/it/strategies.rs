@@ -43,6 +43,7 @@ fn every_strategy_stands_beside_the_plain_policy_and_beside_majority_at_its_toke
     for strategy in [
         "best_of_n:samples=4",
         "best_of_n:samples=2,score.by=judge",
+        "beam:width=3,keep=2",
         "majority:samples=5,equality=number",
         "weighted_vote:samples=4,equality=number",
         "self_refine:template=\"{prompt}\\n{drafts}{prompt}\",draft=\"{draft}\\n\"",
@@ -154,6 +155,7 @@ fn no_selection_reads_the_gold() {
         "best_of_n:samples=3",
         "best_of_n:samples=3,score.by=reward_model,score.path=rm",
         "best_of_n:samples=2,score={by=\"judge\",tokens_max=3}",
+        "beam:width=3,score={by=\"judge\",tokens_max=3}",
         "majority:samples=4",
         "weighted_vote:samples=4",
         "self_refine:template=\"{prompt} {drafts}\",draft=\"{draft} \"",
