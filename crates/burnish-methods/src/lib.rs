@@ -48,7 +48,7 @@ pub fn all() -> Vec<Component> {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
         component(entry, facts(&needs), "advantage.estimator")
     });
-    let objectives = OBJECTIVES.iter().map(|entry| {
+    let objectives = OBJECTIVES.iter().chain(burnish_systems::OBJECTIVES).map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
         component(entry, objective_needs(needs), "loss.objective")
     });

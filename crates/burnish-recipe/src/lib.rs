@@ -400,6 +400,7 @@ impl Recipe {
         let mut source = defaults::under(preset::under(source)?, what)?;
         paths::expand_all(&mut source)?;
         let mut recipe: Recipe = source.decode()?;
+        recipe.loss.further = burnish_systems::FURTHER;
         check::check(&mut recipe, &source, what)?;
         Ok(recipe)
     }

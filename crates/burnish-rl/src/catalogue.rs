@@ -172,6 +172,26 @@ pub const GATES: &[Entry<dyn Gate>] = entries![gate::Dgg, gate::RandomStop];
 /// What is trained on again: `replay.replay`.
 pub const REPLAYS: &[Entry<dyn Replay>] = entries![replay::Ssr];
 
+/// Parts that are defined elsewhere: a recipe can name them beside those of this crate.
+#[derive(Clone, Copy, Default)]
+pub struct Further {
+    /// Losses of tokens.
+    pub objectives: &'static [Entry<dyn TokenLoss>],
+}
+
+/// Who can name the same parts means the same by their names.
+impl PartialEq for Further {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for Further {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.objectives.iter().map(|entry| entry.card.id)).finish()
+    }
+}
+
 /// The cards of every family, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {
     fn of<T: ?Sized>(entries: &'static [Entry<T>]) -> Vec<&'static Card> {
@@ -190,8 +210,22 @@ pub fn find<T: ?Sized>(
     key: &str,
     id: &str,
 ) -> Result<&'static Entry<T>, SettingError> {
-    entries.iter().find(|entry| entry.card.id == id).ok_or_else(|| {
-        let known: Vec<&str> = entries.iter().map(|entry| entry.card.id).collect();
+    find_among(entries, &[], key, id)
+}
+
+/// The entry called `id`, of this crate or further ones.
+///
+/// # Errors
+/// As [`find`].
+pub(crate) fn find_among<T: ?Sized>(
+    entries: &'static [Entry<T>],
+    further: &'static [Entry<T>],
+    key: &str,
+    id: &str,
+) -> Result<&'static Entry<T>, SettingError> {
+    let all = || entries.iter().chain(further);
+    all().find(|entry| entry.card.id == id).ok_or_else(|| {
+        let known: Vec<&str> = all().map(|entry| entry.card.id).collect();
         SettingError::new(key, format!("is no id of the catalogue: `{id}`; there are: {}", known.join(", ")))
     })
 }

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::aggregation::Aggregation;
-use crate::catalogue::{DISTILLATIONS, Entry, OBJECTIVES, PREFERENCES, REWARD_MODELS, find, no_settings};
+use crate::catalogue::{
+    DISTILLATIONS, Entry, Further, OBJECTIVES, PREFERENCES, REWARD_MODELS, find_among, no_settings,
+};
 use crate::correction::{BehaviorSource, CorrectionConfig};
 use crate::distillation::HeadLoss;
 use crate::entropy::AdaptiveEntropy;
@@ -67,6 +69,9 @@ pub struct LossConfig {
     /// Further losses, each on a span of the answers or on whole ones; see [`crate::terms`]. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<LossTerm>,
+    /// What `objective` can name besides the losses of this crate. Whoever reads a recipe knows.
+    #[serde(skip)]
+    pub further: Further,
 }
 
 impl Default for LossConfig {
@@ -90,6 +95,7 @@ impl Default for LossConfig {
             adaptive_entropy: AdaptiveEntropy::default(),
             top_entropy_quantile: 1.0,
             terms: Vec::new(),
+            further: Further::default(),
         }
     }
 }
@@ -151,7 +157,7 @@ impl LossConfig {
     /// # Errors
     /// If the objective is not a token loss.
     pub(crate) fn token_loss(&self) -> Result<&'static Entry<dyn TokenLoss>, SettingError> {
-        find(OBJECTIVES, "objective", &self.objective)
+        find_among(OBJECTIVES, self.further.objectives, "objective", &self.objective)
     }
 
     /// The entry of a preference loss, if the objective is one.

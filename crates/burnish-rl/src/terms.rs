@@ -115,6 +115,7 @@ impl LossTerm {
             aggregation: loss.aggregation,
             loss_scale_factor: loss.loss_scale_factor,
             correction: loss.correction.clone(),
+            further: loss.further,
             ..LossConfig::default()
         }
     }
