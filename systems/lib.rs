@@ -1,7 +1,7 @@
 //! Published systems, a folder each: whoever asks what a system is opens one folder.
 //!
-//! A folder has the system's part with its card (`mod.rs`) and its tests (`tests.rs`). Those here are plans: async functions over
-//! the group of a task ([`burnish_rl::plan`]). [`PLANS`] lists them.
+//! A folder has the system's part with its card (`mod.rs`) and its tests (`tests.rs`). [`PLANS`] lists those that are plans, async
+//! functions over the group of a task ([`burnish_rl::plan`]), [`OBJECTIVES`] those that are losses of tokens.
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/programs.md")]
@@ -14,11 +14,12 @@ pub mod lang;
 pub mod skpo;
 #[cfg(test)]
 mod testing;
+pub mod thinkless;
 pub mod vl_rethinker;
 
-use burnish_rl::catalogue::{Entry, no_settings};
+use burnish_rl::catalogue::{Entry, Further, no_settings};
 use burnish_rl::plan::RolloutPlan;
-use burnish_rl::{Card, choice, entries};
+use burnish_rl::{Card, TokenLoss, choice, entries};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,9 +33,16 @@ pub const PLANS: &[Entry<dyn RolloutPlan>] = entries![
     vl_rethinker::VlRethinker
 ];
 
-/// The cards of all of them, in the order of the list.
+/// Losses of tokens: `loss.objective`, beside those of [`burnish_rl::catalogue::OBJECTIVES`].
+pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = entries![thinkless::Degrpo];
+
+/// What `[loss]` can name of these.
+pub const FURTHER: Further = Further { objectives: OBJECTIVES };
+
+/// The cards of all of them, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {
-    PLANS.iter().map(|entry| &entry.card).collect()
+    let plans = PLANS.iter().map(|entry| &entry.card);
+    plans.chain(OBJECTIVES.iter().map(|entry| &entry.card)).collect()
 }
 
 /// `[plan]`: which plan, and its settings.
@@ -66,11 +74,12 @@ mod tests {
             }
         }
         folders.sort();
-        let ids: Vec<&str> = cards().iter().map(|card| card.id).collect();
-        assert_eq!(folders, ids);
+        let files: Vec<String> = folders.iter().map(|folder| format!("systems/{folder}/mod.rs")).collect();
+        let mut named: Vec<&str> = cards().iter().map(|card| card.file).collect();
+        named.sort_unstable();
+        assert_eq!(files, named);
         for card in cards() {
-            assert_eq!(card.file, format!("systems/{}/mod.rs", card.id));
-            let source = std::fs::read_to_string(root.join(card.id).join("mod.rs")).unwrap();
+            let source = std::fs::read_to_string(root.join("..").join(card.file)).unwrap();
             for section in ["What it does", "Formula", "Reduces to", "Differs", "References"] {
                 assert!(source.contains(&format!("//! **{section}")), "{}: no {section}", card.file);
             }
