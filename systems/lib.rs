@@ -1,7 +1,8 @@
 //! Published systems, a folder each: whoever asks what a system is opens one folder.
 //!
-//! A folder has the system's part with its card (`mod.rs`) and its tests (`tests.rs`). [`PLANS`] lists those that are plans, async
-//! functions over the group of a task ([`burnish_rl::plan`]), [`OBJECTIVES`] those that are losses of tokens.
+//! A folder has the system's part with its card (`mod.rs`) and its tests (`tests.rs`). [`PLANS`] are async functions over the
+//! group of a task ([`burnish_rl::plan`]), which is learned from; [`MAKERS`] are async functions over a task and its episodes
+//! ([`burnish_reason::Maker`]), which make rows, pairs or tasks for later runs; [`OBJECTIVES`] are losses of tokens.
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/programs.md")]
@@ -17,6 +18,7 @@ mod testing;
 pub mod thinkless;
 pub mod vl_rethinker;
 
+use burnish_reason::Maker;
 use burnish_rl::catalogue::{Entry, Further, no_settings};
 use burnish_rl::plan::RolloutPlan;
 use burnish_rl::{Card, TokenLoss, choice, entries};
@@ -33,6 +35,9 @@ pub const PLANS: &[Entry<dyn RolloutPlan>] = entries![
     vl_rethinker::VlRethinker
 ];
 
+/// How a run makes rows, pairs or tasks of its episodes: `make.program`.
+pub const MAKERS: &[Entry<dyn Maker>] = entries![];
+
 /// Losses of tokens: `loss.objective`, beside those of [`burnish_rl::catalogue::OBJECTIVES`].
 pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = entries![thinkless::Degrpo];
 
@@ -42,7 +47,8 @@ pub const FURTHER: Further = Further { objectives: OBJECTIVES };
 /// The cards of all of them, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {
     let plans = PLANS.iter().map(|entry| &entry.card);
-    plans.chain(OBJECTIVES.iter().map(|entry| &entry.card)).collect()
+    let makers = MAKERS.iter().map(|entry| &entry.card);
+    plans.chain(makers).chain(OBJECTIVES.iter().map(|entry| &entry.card)).collect()
 }
 
 /// `[plan]`: which plan, and its settings.
@@ -57,6 +63,19 @@ pub struct PlanConfig {
 }
 
 choice!(PlanConfig, plan, PLANS, dyn RolloutPlan);
+
+/// `make.program` and `[make.config]`: which maker, and its settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MakerConfig {
+    /// Id of the maker.
+    pub program: String,
+    /// Its own settings.
+    #[serde(default = "no_settings")]
+    pub config: Value,
+}
+
+choice!(MakerConfig, program, MAKERS, dyn Maker);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -97,7 +116,15 @@ mod tests {
             let is_without_state = (entry.build)(&Value::Null).unwrap().state().is_null();
             assert!(is_without_state || entry.card.id == "lang", "{}", entry.card.id);
         }
+        for entry in MAKERS {
+            let defaults = (entry.complete)(&Value::Null).unwrap();
+            assert_eq!((entry.complete)(&defaults).unwrap(), defaults, "{}", entry.card.id);
+            assert!((entry.complete)(&serde_json::json!({ "no_such_key": 1 })).is_err(), "{}", entry.card.id);
+            assert!(!(entry.build)(&Value::Null).unwrap().kinds().is_empty(), "{}", entry.card.id);
+        }
         let unknown = PlanConfig { plan: "none".into(), config: Value::Null };
         assert_eq!(unknown.complete().unwrap_err().key, "plan");
+        let unknown = MakerConfig { program: "none".into(), config: Value::Null };
+        assert_eq!(unknown.complete().unwrap_err().key, "program");
     }
 }

@@ -1,10 +1,13 @@
-//! Tasks, episodes, and programs of plans under way, for tests.
+//! Tasks, episodes, and programs of plans under way, for tests, and benches of makers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use burnish_core::{Ending, Episode, Message, Record, Task, TaskId, Verdict};
+use burnish_core::rng::{Address, Purpose};
+use burnish_core::{Ending, Episode, Message, Record, Sampling, Task, TaskId, Verdict};
+use burnish_episode::{Cast, Known, Started, Threads, run};
+use burnish_reason::{Bench, Made, MakeKind, Maker, Outcome, Shop, World};
 use burnish_rl::SettingError;
 use burnish_rl::plan::{Group, Request, Role, RolloutPlan, Spawned};
 use serde_json::Value;
@@ -73,4 +76,26 @@ pub(crate) fn play(
 pub(crate) fn batches(plan: &dyn RolloutPlan, group: &Group<'_>) -> Vec<Vec<Request>> {
     play(plan, group, |request, _| answered(if request.role == Role::Draft { "a draft" } else { "y" }, true))
         .0
+}
+
+/// What a maker that asks nobody makes of a task whose answers succeed as `successes` says.
+pub(crate) fn make(
+    maker: &dyn Maker,
+    kind: MakeKind,
+    task: &Task,
+    successes: &[bool],
+    world: &dyn World,
+) -> Result<Vec<Made>, String> {
+    let outcome = |success: &bool| {
+        let answers = vec![Message::assistant("y")];
+        Outcome { answers, success: *success, reward: f64::from(*success) }
+    };
+    let (episodes, sampling) = (successes.iter().map(outcome).collect::<Vec<_>>(), Sampling::greedy(8));
+    let shop = Shop { world, kind, sampling: &sampling, has_teacher: false };
+    let started = Started::new(Address::new(1, Purpose::Perturb), Known::default(), async |handle| {
+        let bench = Bench::new(handle, task, &episodes, shop);
+        maker.make(&bench).await.map(|()| bench.finish())
+    });
+    let over = run(vec![started], Cast::default(), &mut Threads::default());
+    over.map(|mut over| over.remove(0).value).map_err(|error| error.to_string())
 }

@@ -15,7 +15,7 @@ use burnish_rl::catalogue::{
 };
 use burnish_rl::fact::Need;
 use burnish_rl::{Card, Family, Needs};
-use burnish_systems::PLANS;
+use burnish_systems::{MAKERS, PLANS};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -77,8 +77,9 @@ pub fn all() -> Vec<Component> {
         component(entry, facts(&needs), "gate.gate")
     });
     let replays = REPLAYS.iter().map(|entry| component(entry, Vec::new(), "replay.replay"));
+    let makers = MAKERS.iter().map(|entry| component(entry, Vec::new(), "make.program"));
     let losses = objectives.chain(preferences).chain(reward_models).chain(distillations);
-    advantages.chain(losses).chain(selectors).chain(plans).chain(gates).chain(replays).collect()
+    advantages.chain(losses).chain(selectors).chain(plans).chain(gates).chain(replays).chain(makers).collect()
 }
 
 fn component<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, key: &str) -> Component {
@@ -178,6 +179,7 @@ pub fn member(family: Family) -> &'static str {
         Family::Gate => "gate",
         Family::Plan => "plan",
         Family::Replay => "replay",
+        Family::Maker => "maker",
     }
 }
 
@@ -193,6 +195,7 @@ pub fn family(family: Family) -> &'static str {
         Family::Gate => "Gates of updates",
         Family::Plan => "Plans of rollouts",
         Family::Replay => "Replays of members",
+        Family::Maker => "Makers of rows, pairs and tasks",
     }
 }
 

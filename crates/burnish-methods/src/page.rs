@@ -13,11 +13,11 @@ const HEAD: &str = "\
 <!-- Made by `burnish methods --page objectives`; a test compares it with the code. -->
 # Objectives and advantages
 
-All parts that `loss.objective`, `advantage.estimator`, `selection.selector`, `plan.plan`, `gate.gate` and
-`replay.replay` can name. Each equation is that of one token, or of the unit given as *scope*, before weighting and
-division (`docs/grpo.md`), in nats: `lp`, `old` and `ref` are the log-probabilities under the policy, the proximal
-policy and the reference, `A` is the advantage, `R` a reward. The head of each code file has the conventions, the
-derivatives, and the differences from papers and frameworks. `burnish methods show ID` prints one part.
+All parts that `loss.objective`, `advantage.estimator`, `selection.selector`, `plan.plan`, `gate.gate`,
+`replay.replay` and `make.program` can name. Each equation is that of one token, or of the unit given as *scope*,
+before weighting and division (`docs/grpo.md`), in nats: `lp`, `old` and `ref` are the log-probabilities under the
+policy, the proximal policy and the reference, `A` is the advantage, `R` a reward. The head of each code file has the
+conventions, the derivatives, and the differences from papers and frameworks. `burnish methods show ID` prints one part.
 ";
 
 /// The text of `docs/objectives.md`.
@@ -34,6 +34,7 @@ pub fn objectives() -> String {
         Family::Plan,
         Family::Gate,
         Family::Replay,
+        Family::Maker,
     ];
     for of in families {
         let own: Vec<&Component> = methods.iter().filter(|method| method.card.family == of).collect();

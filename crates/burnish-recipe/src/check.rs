@@ -216,6 +216,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             .map_err(|(key, rule)| source.error(&format!("reward.goal.{key}"), rule))?;
     }
     check_rows(recipe, &ranges)?;
+    make::complete(recipe, source)?;
     complete_gate(recipe, &ranges)?;
     complete_replay(recipe, &ranges)?;
     let is_made =

@@ -65,6 +65,7 @@ use serde_json::Value;
 use crate::split::Split;
 
 pub use bounds::TASKS_MAX;
+pub use burnish_reason::MakeKind;
 pub use critic::CriticSection;
 pub use data::{DataSection, Decontaminate, Demonstrations, OverlapAction, TooLong};
 pub use difference::{Difference, all_differences, differences, timeless};
@@ -75,7 +76,7 @@ pub use extractor::ExtractorSection;
 pub use judge::JudgeSection;
 pub use judge::PLACES;
 pub use latent::{Brevity, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, LatentPath, LatentSection};
-pub use make::{Keep, MakeKind, MakeSection, SuccessRate};
+pub use make::{Keep, MakeSection, SuccessRate};
 pub use metrics::MetricsSection;
 pub use optimizer::OptimizerSection;
 pub use paths::expand;

@@ -1,8 +1,12 @@
 //! `[make]`: rows or tasks that a run makes out of its training episodes, for the recipes that follow it.
 
+use burnish_reason::{MakeKind, SettingError};
+use burnish_rl::catalogue::no_settings;
+use burnish_systems::MakerConfig;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{Method, Recipe, RecipeError, Source};
+use super::{InPlace, Method, Recipe, RecipeError, Source};
 
 /// `[make]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -10,6 +14,15 @@ use super::{Method, Recipe, RecipeError, Source};
 pub struct MakeSection {
     /// The artefact.
     pub kind: MakeKind,
+    /// The id of the function that makes it (`docs/programs.md`); without one, filters choose among the episodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The function's own settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<Value>,
+    /// Whom the function asks as its teacher; the run's policy where nobody is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<InPlace>,
     /// Rows: the answers that are kept.
     #[serde(default)]
     pub keep: Keep,
@@ -22,18 +35,6 @@ pub struct MakeSection {
     /// The share of right answers that a task must have had.
     #[serde(default)]
     pub success_rate: SuccessRate,
-}
-
-/// The artefact that a run makes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MakeKind {
-    /// Conversations to imitate: `messages`, and `tools` where there are any.
-    Rows,
-    /// A better and a worse answer to the same task: `prompt`, `chosen`, `rejected`.
-    Pairs,
-    /// Tasks to play.
-    Tasks,
 }
 
 /// The answers that become rows.
@@ -74,7 +75,17 @@ fn one() -> usize {
     1
 }
 
+/// Why filters of episodes are refused beside a function.
+const CHOOSES: &str = "has no use with `make.program`: the function chooses what it makes; `make.success_rate` says for which \
+                       tasks it is run";
+
 impl MakeSection {
+    /// Which function makes it, if one does.
+    pub fn maker(&self) -> Option<MakerConfig> {
+        let config = self.config.clone().unwrap_or_else(no_settings);
+        self.program.clone().map(|program| MakerConfig { program, config })
+    }
+
     /// Checks what the types don't guarantee.
     ///
     /// # Errors
@@ -85,6 +96,17 @@ impl MakeSection {
         match self {
             _ if !(is_share(min) && is_share(max) && min <= max) => {
                 Err(("success_rate", "must be within 0 and 1, and its `min` not above its `max`"))
+            }
+            Self { program: None, config: Some(_), .. } => {
+                Err(("config", "has no use: it holds the settings of `make.program`, which is not given"))
+            }
+            Self { program: None, teacher: Some(_), .. } => {
+                Err(("teacher", "has no use: only the function that `make.program` names asks a teacher"))
+            }
+            Self { program: Some(_), keep: Keep::All, .. } => Err(("keep", CHOOSES)),
+            Self { program: Some(_), min_reward: Some(_), .. } => Err(("min_reward", CHOOSES)),
+            Self { program: Some(_), max_per_task, .. } if *max_per_task != 1 => {
+                Err(("max_per_task", CHOOSES))
             }
             Self { max_per_task: 0, .. } => Err(("max_per_task", "must be 1 or more")),
             Self { min_reward: Some(reward), .. } if !reward.is_finite() => {
@@ -107,7 +129,12 @@ impl MakeSection {
 pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     let Some(make) = &recipe.make else { return Ok(()) };
     make.check().map_err(|(key, rule)| source.error(&format!("make.{key}"), rule.to_owned()))?;
-    let has_pairs = make.kind != MakeKind::Pairs || recipe.rollout.group_size > 1;
+    let has_pairs = make.kind != MakeKind::Pairs || make.program.is_some() || recipe.rollout.group_size > 1;
+    if let Some(InPlace::Endpoint(endpoint)) = &make.teacher {
+        endpoint
+            .check()
+            .map_err(|(key, rule)| source.error(&format!("make.teacher.{key}"), rule.to_owned()))?;
+    }
     for (key, holds, rule) in [
         (
             "make",
@@ -121,11 +148,32 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
             recipe.plan.is_none(),
             "can't be combined with `[make]`: its answers have other prompts than their tasks",
         ),
+        (
+            "env.split",
+            make.program.is_none() || recipe.env.split.is_none(),
+            "can't be combined with `make.program`: the tasks that a function draws belong to no part of it",
+        ),
         ("rollout.group_size", has_pairs, "must be 2 or more: a pair has two answers"),
     ] {
         if !holds {
             return Err(source.error(key, rule.to_owned()));
         }
     }
+    Ok(())
+}
+
+/// Checks which function `[make]` names, and writes all of its settings out.
+pub(super) fn complete(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
+    let Some(make) = &mut recipe.make else { return Ok(()) };
+    let Some(maker) = make.maker() else { return Ok(()) };
+    let wrong = |error: SettingError| source.refused(&format!("make.{}", error.key), error.problem);
+    let maker = maker.complete().map_err(wrong)?;
+    let kinds = maker.build().map_err(wrong)?.kinds();
+    if !kinds.contains(&make.kind) {
+        let names: Vec<String> = kinds.iter().map(|kind| format!("\"{}\"", kind.name())).collect();
+        let problem = format!("must be {}: `{}` makes nothing else", names.join(" or "), maker.program);
+        return Err(source.error("make.kind", problem));
+    }
+    make.config = Some(maker.config);
     Ok(())
 }

@@ -45,7 +45,7 @@ pub struct PathPlace<'a> {
 }
 
 /// Keys with one path each.
-const SINGLE: [(&[&str], PathKind); 13] = [
+const SINGLE: [(&[&str], PathKind); 14] = [
     (&["run", "dir"], PathKind::Own),
     (&["run", "cache"], PathKind::Own),
     (&["policy", "path"], PathKind::Model),
@@ -55,6 +55,7 @@ const SINGLE: [(&[&str], PathKind); 13] = [
     (&["judge", "path"], PathKind::Model),
     (&["user", "path"], PathKind::Model),
     (&["extractor", "path"], PathKind::Model),
+    (&["make", "teacher"], PathKind::Model),
     (&["reward", "model", "path"], PathKind::Model),
     (&["env", "split", "scorer", "judge", "path"], PathKind::Model),
     (&["user", "strategy", "config", "score", "path"], PathKind::Model),
@@ -314,6 +315,7 @@ mod tests {
             }},
             "user": {"path": "user", "strategy": {"strategy": "best_of_n", "config": {"score": {"path": "scores"}}}},
             "reward": {"model": {"path": "reward"}},
+            "make": {"kind": "rows", "teacher": "better"},
             "env": {"id": "rows", "config": rows("a"), "split": {"scorer": {"judge": {"path": "scorer"}}}},
             "eval": {
                 "config": {"path": ["b", "c"]},
@@ -353,6 +355,7 @@ mod tests {
             "eval.thoughts.controls[1].first_try.controller.path=k",
             "judge.path=judge",
             "judge.strategy.config.controls[0].first_try.controller.path=strategist",
+            "make.teacher=better",
             "policy.chat_template=chat.jinja",
             "policy.from=one.toml",
             "policy.path=policy",

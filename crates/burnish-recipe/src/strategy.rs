@@ -13,7 +13,7 @@ use crate::{RecipeError, Source};
 
 /// Somebody who is asked in the policy's place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be a model directory, or a table with the `url` and `model` of a server")]
 pub enum InPlace {
     /// A model directory.
     Model(PathBuf),

@@ -24,6 +24,8 @@ pub enum Family {
     Plan,
     /// What is trained on again: `replay.replay`.
     Replay,
+    /// What a run makes of a task and its episodes: `make.program`.
+    Maker,
 }
 
 /// What its numbers were compared with.

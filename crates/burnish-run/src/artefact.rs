@@ -82,21 +82,36 @@ pub(crate) fn make(
     }
     written?;
     let count = chosen.values().map(Vec::len).sum();
-    write_lineage(recipe, make, &played, count, &file)?;
-    let what = match make.kind {
-        MakeKind::Rows => "rows",
-        MakeKind::Pairs => "pairs",
-        MakeKind::Tasks => "tasks",
-    };
+    let Played { tasks, episodes, left_out } = &played;
+    let lineage = Lineage { tasks: tasks.len(), episodes: *episodes, left_out, count, program: None };
+    write_lineage(recipe, make, &lineage, &file)?;
+    let what = make.kind.name();
     let summary = format!("{count} {what} of {} episodes of {} tasks", played.episodes, played.tasks.len());
     Ok(Artefact { file, summary })
 }
 
-fn write_lineage(
+/// How an artefact came about.
+pub(crate) struct Lineage<'a> {
+    /// Tasks that were played.
+    pub(crate) tasks: usize,
+    /// Their episodes.
+    pub(crate) episodes: usize,
+    /// What was left out, by reason.
+    pub(crate) left_out: &'a BTreeMap<&'static str, usize>,
+    /// What was made.
+    pub(crate) count: usize,
+    /// The function that made it, if one did.
+    pub(crate) program: Option<Value>,
+}
+
+/// Writes `made.json` beside the artefact in `file`.
+///
+/// # Errors
+/// If it can't be written.
+pub(crate) fn write_lineage(
     recipe: &Recipe,
     make: &MakeSection,
-    played: &Played,
-    count: usize,
+    lineage: &Lineage<'_>,
     file: &Path,
 ) -> Result<(), RunError> {
     let failed = |error: serde_json::Error| RunError::Refused(format!("{}: {error}", run_dir::MADE));
@@ -104,25 +119,29 @@ fn write_lineage(
         let from = of.made_by(recipe)?;
         Some(json!({ "key": of.key(), "recipe": from.recipe, "set": from.set, "hash": from.hash }))
     };
-    let lineage = json!({
+    let mut value = json!({
         "format": FORMAT,
         "kind": make.kind,
         "file": file_name(make.kind),
         "digest": file_digest(file)?,
-        "count": count,
+        "count": lineage.count,
         "recipe": stages::hash_of(recipe)?,
         "policy": recipe.policy.path,
         "from": StageUse::of(recipe).into_iter().filter_map(from).collect::<Vec<_>>(),
         "environment": recipe.env.id,
-        "tasks": played.tasks.len(),
-        "episodes": played.episodes,
-        "left_out": played.left_out,
+        "tasks": lineage.tasks,
+        "episodes": lineage.episodes,
+        "left_out": lineage.left_out,
     });
-    let text = serde_json::to_vec_pretty(&lineage).map_err(failed)?;
+    if let Some(program) = &lineage.program {
+        value["program"] = program.clone();
+    }
+    let text = serde_json::to_vec_pretty(&value).map_err(failed)?;
     Ok(write_atomic(&file.with_file_name(run_dir::MADE), &text)?)
 }
 
-fn listed(left_out: &BTreeMap<&'static str, usize>) -> String {
+/// What was left out, in words.
+pub(crate) fn listed(left_out: &BTreeMap<&'static str, usize>) -> String {
     let each: Vec<String> = left_out.iter().map(|(why, count)| format!("{count} {why}")).collect();
     if each.is_empty() { "none was played".to_owned() } else { each.join(", ") }
 }

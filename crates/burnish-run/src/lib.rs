@@ -19,6 +19,7 @@ mod goal;
 pub mod inspect;
 pub mod items;
 mod learner;
+mod making;
 pub mod memory;
 pub mod merge;
 mod model_files;

@@ -15,6 +15,7 @@ use burnish_recipe::{ActivationCheckpointing, Method, Recipe, StageUse};
 use burnish_train::{Checkpointing, CheckpointingBySize, Place, scoring_need};
 
 use crate::RunError;
+use crate::making::teacher_of;
 use crate::model_path::locate;
 use crate::reference::Reference;
 use crate::reward_model::scores_of;
@@ -313,6 +314,7 @@ impl Count<'_> {
             ("the simulated user", user.map(PathBuf::as_path), &plain, "user.path"),
             ("who ranks the user's answers", ranks_user, &plain, "user.strategy.config.score.path"),
             ("who copies answers", extractor.map(PathBuf::as_path), &plain, "extractor.path"),
+            ("who makes better answers", teacher_of(recipe), &plain, "make.teacher"),
             ("the judge", judge.map(PathBuf::as_path), &plain, "judge.path"),
             ("who ranks the judge's answers", ranks_judge, &plain, "judge.strategy.config.score.path"),
             ("the reward model", model.map(PathBuf::as_path), &recipe.policy.sampling(), "reward.model.path"),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::RunError;
 use crate::trainer::TRAINER;
 use crate::watch::{Event, Watch};
-use burnish_recipe::Recipe;
+use burnish_recipe::{InPlace, Recipe};
 use burnish_rundir::run_dir::{CHECKPOINTS, RECIPE};
 
 /// A model directory, and what to tell a person if another name led to it.
@@ -50,7 +50,12 @@ pub(crate) fn pin(recipe: &mut Recipe, watch: &mut dyn Watch) -> Result<(), RunE
     let teacher = recipe.teacher.as_mut().and_then(|teacher| teacher.path.as_mut());
     let judging = recipe.reward.model.as_mut().map(|model| &mut model.path);
     let extracting = recipe.extractor.as_mut().and_then(|extractor| extractor.path.as_mut());
+    let making = match recipe.make.as_mut().and_then(|make| make.teacher.as_mut()) {
+        Some(InPlace::Model(path)) => Some(path),
+        _ => None,
+    };
     let paths = [
+        ("make.teacher", making),
         ("policy.path", recipe.policy.path.as_mut()),
         ("extractor.path", extracting),
         ("teacher.path", teacher),

@@ -43,6 +43,8 @@ pub enum Draws {
     Thought,
     /// Configurations that are drawn between rounds.
     Design,
+    /// Functions that make rows, pairs or tasks.
+    Making,
 }
 
 /// Above the number of tasks of any step: copies of its tasks have places from here on.
@@ -78,6 +80,7 @@ impl Draws {
             Draws::LatentStage => (1 << 40) + 4,
             Draws::Thought => (1 << 40) + 5,
             Draws::Design => (1 << 40) + 6,
+            Draws::Making => (1 << 40) + 7,
         }
     }
 
@@ -125,6 +128,7 @@ mod tests {
             Draws::LatentStage,
             Draws::Thought,
             Draws::Design,
+            Draws::Making,
         ];
         let cuts = (1..100_000).map(Draws::Continuation);
         let stages: std::collections::BTreeSet<u64> =

@@ -244,7 +244,7 @@ impl Tasks {
 
 /// Gives tasks whose files have moved since the run began the labels that they had then, because the journal
 /// identifies tasks by these.
-fn as_known(recipe: &Recipe, tasks: &mut [Task]) {
+pub(crate) fn as_known(recipe: &Recipe, tasks: &mut [Task]) {
     for label in tasks.iter_mut().flat_map(|task| task.labels.values_mut()) {
         if let Some(known_as) = recipe.moved.get(label) {
             label.clone_from(known_as);

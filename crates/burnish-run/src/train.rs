@@ -22,6 +22,7 @@ use crate::decontaminate;
 use crate::engine::Engine;
 use crate::evaluate::{Evaluation, bootstrap_seed, evaluate, summarise};
 use crate::learner::Learner;
+use crate::making::{self, Over};
 use crate::memory::parameters_of;
 use crate::offline::{Corpus, HELD_OUT_ROWS, Measured, OfflineLoop};
 use crate::online::{OnlineLoop, PlayedMember};
@@ -276,8 +277,15 @@ impl Run {
     fn make_artefact(&self, watch: &mut dyn Watch) -> Result<(), RunError> {
         let Some(make) = &self.recipe.make else { return Ok(()) };
         watch.event(Event::Doing("making rows or tasks of episodes"));
-        let generator = self.tasks.generator()?;
-        let made = artefact::make(&self.recipe, make, generator, &self.journal, self.step, self.dir.path())?;
+        let (recipe, tasks, learner) = (&self.recipe, &self.tasks, &self.learner);
+        let (journal, steps, dir) = (&self.journal, self.step, self.dir.path());
+        let made = match make.maker() {
+            Some(maker) => {
+                let over = Over { recipe, tasks, learner, journal, steps, dir };
+                making::make(&over, make, &maker)?
+            }
+            None => artefact::make(recipe, make, tasks.generator()?, journal, steps, dir)?,
+        };
         watch.event(Event::Note(format!("made {}: {}", made.file.display(), made.summary)));
         Ok(())
     }

@@ -26,6 +26,8 @@ pub const ROWS: &str = "rows.jsonl";
 pub const TASKS: &str = "tasks.jsonl";
 /// Name of the file that says how either came about.
 pub const MADE: &str = "made.json";
+/// Name of the file of what a run's function has made so far.
+pub const MAKING: &str = "making.jsonl";
 /// Name of the run's copy of the rows that it learns from, if another recipe made them.
 pub const START_ROWS: &str = "start_rows.jsonl";
 /// Name of the run's copy of the tasks that it plays, if another recipe made them.

@@ -9,6 +9,7 @@ use super::calibration::Texts;
 use super::surgery;
 use crate::RunError;
 use crate::controllers;
+use crate::making::teacher_of;
 use crate::model_files::policy_digests;
 use crate::model_path;
 use crate::reward_model::scores_of;
@@ -85,6 +86,7 @@ pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
     let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_deref());
     let user = recipe.user.as_ref().and_then(|user| user.path.as_deref());
     let extractor = recipe.extractor.as_ref().and_then(|extractor| extractor.path.as_deref());
+    let makes = teacher_of(recipe);
     let reward = recipe.reward.model.as_ref().map(|model| &*model.path);
     let goal = recipe.reward.goal.as_ref().and_then(|goal| goal.path.as_deref());
     let given = [
@@ -94,6 +96,7 @@ pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
         ("judge", judge),
         ("user", user),
         ("extractor", extractor),
+        ("make_teacher", makes),
         ("reward", reward),
         ("goal", goal),
         ("user_scores", scores_of(recipe.user.as_ref().and_then(|user| user.strategy.as_ref()))),

@@ -50,12 +50,18 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What the rounds of a stage are trained on is not known before their environments are designed. Each leaves out what
-/// its own recipe holds out, so that must include everything that is held out later.
+/// What the rounds of a stage are trained on is not known before their environments are designed, nor what a function makes
+/// before it has run. Each leaves out what its own recipe holds out, so that must include everything that is held out later.
 fn refuse_rounds(held_out: &BTreeSet<&TaskId>, stage: &Stage) -> Result<(), RunError> {
-    if stage.recipe.redesign.as_ref().is_none_or(|redesign| redesign.rounds < 2) {
+    let redesigns = stage.recipe.redesign.as_ref().is_some_and(|redesign| redesign.rounds > 1);
+    let draws = stage.recipe.make.as_ref().is_some_and(|make| make.program.is_some());
+    if !redesigns && !draws {
         return Ok(());
     }
+    let why = match redesigns {
+        true => "redesigns its environment, and",
+        false => "makes tasks by a function, and",
+    };
     let own = Tasks::make(&stage.recipe, false)?;
     let own = own.held_out_ids();
     let missing = held_out.iter().filter(|id| !own.contains(*id)).count();
@@ -63,7 +69,9 @@ fn refuse_rounds(held_out: &BTreeSet<&TaskId>, stage: &Stage) -> Result<(), RunE
         return Ok(());
     }
     Err(RunError::Refused(format!(
-        "{}: {} redesigns its environment, and does not hold out {missing} of the {} tasks that are held out for          evaluation here, so one of its rounds might train on them; give both recipes the same `eval.tasks`, `eval.seed`,          `eval.config` and `eval.extra`",
+        "{}: {} {why} does not hold out {missing} of the {} tasks that are held out for evaluation here, so they might be \
+         trained on; give both recipes the same `eval.tasks`, `eval.seed`, \
+         `eval.config` and `eval.extra`",
         stage.of.key(),
         stage.file.display(),
         held_out.len()
