@@ -10,6 +10,7 @@ mod programs {}
 
 pub mod demonstrations;
 pub mod dgpo;
+pub mod from_failures;
 pub mod heavyskill;
 pub mod lang;
 pub mod skpo;
@@ -36,7 +37,7 @@ pub const PLANS: &[Entry<dyn RolloutPlan>] = entries![
 ];
 
 /// How a run makes rows, pairs or tasks of its episodes: `make.program`.
-pub const MAKERS: &[Entry<dyn Maker>] = entries![];
+pub const MAKERS: &[Entry<dyn Maker>] = entries![from_failures::FromFailures];
 
 /// Losses of tokens: `loss.objective`, beside those of [`burnish_rl::catalogue::OBJECTIVES`].
 pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = entries![thinkless::Degrpo];
