@@ -177,3 +177,54 @@ pub(super) fn complete(recipe: &mut Recipe, source: &Source) -> Result<(), Recip
     make.config = Some(maker.config);
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PLAYS: &str = "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[train]\nmethod = \"none\"\nmax_steps = 1\n\
+                         [env]\nid = \"countdown\"\ntasks = 9\n[make]\nkind = \"tasks\"\n";
+
+    fn read(changes: &[&str]) -> Result<MakeSection, String> {
+        let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
+        let source = Source::parse("r.toml", PLAYS, &changes).map_err(|error| error.to_string())?;
+        Recipe::resolve(&source).map(|recipe| recipe.make.unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_settings_of_a_function_are_written_out_and_read_back() {
+        let plain = serde_json::to_value(read(&[]).unwrap()).unwrap();
+        let keys: Vec<&str> = plain.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["kind", "keep", "max_per_task", "success_rate"], "as before there were functions");
+        let named =
+            ["make.program=from_failures", "make.config.per_failure=3", "make.teacher=models/starter"];
+        let make = read(&named).unwrap();
+        assert_eq!(make.config.as_ref().map(|config| &config["draws"]), Some(&json!(256)));
+        assert_eq!(make.teacher, Some(InPlace::Model("models/starter".into())));
+        let again: MakeSection = serde_json::from_value(serde_json::to_value(&make).unwrap()).unwrap();
+        assert_eq!(again, make);
+    }
+
+    #[test]
+    fn what_makes_no_sense_beside_a_function_is_refused() {
+        for (change, parts) in [
+            ("make.keep=all", ["`make.keep`", "the function chooses"]),
+            ("make.min_reward=0.5", ["`make.min_reward`", "the function chooses"]),
+            ("make.max_per_task=2", ["`make.max_per_task`", "the function chooses"]),
+            ("make.max_per_task=0", ["`make.max_per_task`", "the function chooses"]),
+            ("make.kind=pairs", ["`make.kind`", "must be \"tasks\""]),
+            ("make.program=from_failurs", ["`make.program`", "did you mean `from_failures`?"]),
+            ("make.config.from=some", ["`make.config.from`", "failures"]),
+            ("env.split={scorer={rule=\"numbers\"}, keep=\">= 3\"}", ["`env.split`", "belong to no part"]),
+        ] {
+            let error = read(&["make.program=from_failures", change]).unwrap_err();
+            assert!(parts.iter().all(|part| error.contains(part)), "{change}: {error}");
+        }
+        assert!(read(&["make.config.draws=3"]).unwrap_err().contains("`make.config` has no use"));
+        assert!(read(&["make.teacher=models/starter"]).unwrap_err().contains("`make.teacher` has no use"));
+        assert!(read(&["make.program=from_failures", "make.success_rate.max=0.5"]).is_ok());
+    }
+}

@@ -163,6 +163,83 @@ fn pairs_and_tasks_are_made_of_episodes_too() {
 }
 
 #[test]
+fn a_function_makes_tasks_that_a_later_run_plays() {
+    let scratch = scratch();
+    let tasks = String::from_utf8(scratch.read("tasks.toml")).unwrap();
+    let program = "program = \"from_failures\"\nconfig = { success_rate_max = 1.0, per_failure = 1, label = [\"size\"] }\n";
+    scratch.write("more.toml", tasks + program);
+    let from = "env.tasks={from=\"more.toml\"}";
+    scratch.burnish(&["train", "grpo.toml", "run.dir=played", from]).succeeds();
+    let [stage] = &stages(&scratch, "more-")[..] else { panic!("one stage") };
+    let made = lines(&stage.join("tasks.jsonl"));
+    let ids = |values: &[Value], key: &str| -> BTreeSet<String> {
+        values.iter().map(|value| value[key].as_str().unwrap().to_owned()).collect()
+    };
+    let shown = |dir: &str, step: &str| -> Vec<Value> {
+        let text = scratch.burnish(&["rollout", "--from", dir, "--step", step, "--json"]).succeeds().stdout();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let fresh = ids(&made, "id");
+    assert!(!fresh.is_empty() && fresh.len() == made.len());
+    let first = ids(&shown(stage.to_str().unwrap(), "1"), "task");
+    assert!(fresh.is_disjoint(&first), "none that was played is made");
+    assert!(ids(&shown("played", "1"), "task").is_subset(&fresh));
+
+    let lineage: Value = serde_json::from_slice(&std::fs::read(stage.join("made.json")).unwrap()).unwrap();
+    let program = &lineage["program"];
+    assert_eq!(
+        (program["id"].as_str(), program["config"]["draws"].as_u64()),
+        (Some("from_failures"), Some(256))
+    );
+    let per_task: Vec<u64> =
+        program["made"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).collect();
+    assert_eq!(per_task.iter().sum::<u64>(), lineage["count"].as_u64().unwrap());
+    let nothing = per_task.iter().filter(|count| **count == 0).count() as u64;
+    assert_eq!((program["made_nothing"].as_u64(), per_task.len()), (Some(nothing), 12));
+    assert!(!stage.join("making.jsonl").exists());
+
+    // A run that was killed before it was written down makes the same again, and one that is over makes nothing more.
+    scratch.burnish(&["train", "more.toml", "run.dir=own"]).succeeds();
+    let text = scratch.read("own/tasks.jsonl");
+    assert!(text == std::fs::read(stage.join("tasks.jsonl")).unwrap());
+    std::fs::remove_file(scratch.path("own/made.json")).unwrap();
+    std::fs::remove_file(scratch.path("own/tasks.jsonl")).unwrap();
+    scratch.burnish(&["train", "--resume", "own"]).succeeds();
+    assert!(scratch.read("own/tasks.jsonl") == text);
+
+    let few = "make.success_rate={min=0.999, max=1.0}";
+    scratch
+        .burnish(&["train", "more.toml", "run.dir=none", few, "make.config.success_rate_max=0.5"])
+        .fails_with(&["make.program", "`from_failures` made nothing", "make.success_rate"]);
+    assert!(!scratch.path("none/tasks.jsonl").exists() && !scratch.path("none/made.json").exists());
+    // What a function makes may be anything that its own recipe does not hold out.
+    let fewer = "env.tasks={from={recipe=\"more.toml\", set=[\"eval.tasks=1\"]}}";
+    scratch.burnish(&["train", "grpo.toml", "run.dir=leak", fewer]).fails_with(&[
+        "more.toml",
+        "makes tasks by a function",
+        "does not hold out",
+    ]);
+    for (change, parts) in [
+        (&["make.program=from_failure"][..], &["make.program", "did you mean `from_failures`?"][..]),
+        (&["make.config.per_failure=0"], &["make.config.per_failure", "1 or more"]),
+        (&["make.config.perfailure=1"], &["make.config.perfailure"]),
+        (&["make.kind=rows"], &["make.kind", "must be \"tasks\"", "`from_failures`"]),
+        (&["make.max_per_task=2"], &["make.max_per_task", "the function chooses"]),
+        (&["make.min_reward=0.5"], &["make.min_reward", "the function chooses"]),
+        (&["make.teacher={url=\"ftp://x\", model=\"m\"}"], &["make.teacher.url", "http://"]),
+        (&["make.teacher={url=3}"], &["make.teacher", "a model directory, or a table"]),
+        (&["make={kind=\"tasks\", teacher=\"models/x\"}"], &["make.teacher", "has no use"]),
+        (&["make={kind=\"tasks\", config={draws=3}}"], &["make.config", "has no use"]),
+    ] {
+        scratch.burnish(&[&["train", "more.toml", "--dry-run"], change].concat()).fails_with(parts);
+    }
+    scratch
+        .burnish(&["train", "more.toml", "run.dir=alone", "make.teacher=no/such"])
+        .fails_with(&["make.teacher", "no/such"]);
+    assert!(!scratch.path("alone").exists());
+}
+
+#[test]
 fn a_recipe_that_makes_something_else_is_refused() {
     let scratch = scratch();
     for (recipe, change, parts) in [
