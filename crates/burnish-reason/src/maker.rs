@@ -307,7 +307,7 @@ async fn ask(
     Ok(handle.sample(&agent, ask).await?.message)
 }
 
-/// A maker under way.
+/// A running maker.
 pub type Making<'a> = Pin<Box<dyn Future<Output = Result<(), MakerError>> + 'a>>;
 
 /// Makes rows, pairs or tasks of a task and its episodes.

@@ -247,7 +247,7 @@ struct Work<'a> {
     tasks: &'a [(usize, &'a Played)],
     shop: Shop<'a>,
     place: SeedPlace,
-    /// Most functions under way, so that some are over early and need not be run again.
+    /// Most functions that run at once, so that some are over early and need not be run again.
     at_once: usize,
 }
 
