@@ -101,13 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
 const SEEDS: SeedPlace = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
 
 fn spec<'a>(ticking: &'a Ticking, spawns: &'a [Spawn<'a>], turns: usize) -> RolloutSpec<'a> {
-    RolloutSpec {
-        generator: ticking,
-        partners: None,
-        spawns,
-        turns_max: turns + 1,
-        overlong: Overlong::Refuse,
-    }
+    RolloutSpec::new(ticking, spawns, turns + 1, Overlong::Refuse)
 }
 
 fn task() -> Task {

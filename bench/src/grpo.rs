@@ -69,8 +69,7 @@ impl Steps {
         let seeds = SeedPlace { run: 0, stage: 0, step: self.step, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks.tasks, self.group, &self.sampling, seeds);
         let overlong = Overlong::Refuse;
-        let spec =
-            RolloutSpec { generator: &generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
+        let spec = RolloutSpec::new(&generator, &spawns, 1, overlong);
         let episodes = rollout::play(&mut local, &spec)?;
         drop(local);
         let rewards: Vec<Option<f64>> =

@@ -91,10 +91,11 @@ impl TokenLoss for Degrpo {
         // What the mean over all tokens divides by too much.
         let all = tokens.len() as f64;
         let control = inside.iter().filter(|inside| **inside > 0.0).count() as f64;
-        for at in 0..tokens.len() {
-            let weight = if inside[at] > 0.0 { self.alpha * all / control } else { all / (all - control) };
-            losses.value[at] *= weight;
-            losses.d_policy[at] *= weight;
+        let parts = losses.value.iter_mut().zip(&mut losses.d_policy).zip(inside);
+        for ((value, d_policy), inside) in parts {
+            let weight = if *inside > 0.0 { self.alpha * all / control } else { all / (all - control) };
+            *value *= weight;
+            *d_policy *= weight;
         }
     }
 }

@@ -57,14 +57,7 @@ impl Session {
             let place = SeedPlace { run: seed, stage: 0, step: 0, task_offset: 0 };
             let tasks = std::slice::from_ref(&task);
             let spawns = Spawn::of_tasks(tasks, 1, &Sampling::greedy(1), place);
-            let spec = RolloutSpec {
-                generator: &*generator,
-                partners: None,
-                spawns: &spawns,
-                turns_max,
-                overlong: Overlong::Refuse,
-                program: None,
-            };
+            let spec = RolloutSpec::new(&*generator, &spawns, turns_max, Overlong::Refuse);
             let over = match play(&mut policy, &spec).map(|mut episodes| episodes.pop()) {
                 Ok(Some(episode)) => Seen::Over(Box::new(episode)),
                 Ok(None) => Seen::Failed("no episode was played".to_owned()),

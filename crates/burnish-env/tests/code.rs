@@ -64,14 +64,7 @@ impl Fixture {
     }
 
     fn spec<'a>(&'a self, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
-        RolloutSpec {
-            generator: &*self.generator,
-            partners: None,
-            spawns,
-            turns_max: 1,
-            overlong: Overlong::Drop,
-            program: None,
-        }
+        RolloutSpec::new(&*self.generator, spawns, 1, Overlong::Drop)
     }
 
     /// The episode in which the first row is answered so.

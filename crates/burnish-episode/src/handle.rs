@@ -1,7 +1,7 @@
 //! How a function contacts the world.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ enum Answer {
     /// From the record.
     Known(Place, Box<Told>),
     /// From the policy, with the trace that it extended.
-    New(Place, Trace, Result<TurnOutput, PolicyError>),
+    New(Place, Box<(Trace, Result<TurnOutput, PolicyError>)>),
 }
 
 /// An episode's access to the world, in one branch of the episode. A clone is in the same branch.
@@ -209,7 +209,7 @@ impl Handle {
         };
         match self.turn(agent, before, ask).await? {
             Answer::Known(place, told) => self.told_again(&place, agent, *told),
-            Answer::New(place, trace, result) => self.take(&place, agent, trace, result),
+            Answer::New(place, arrived) => self.take(&place, agent, arrived.0, arrived.1),
         }
     }
 
@@ -223,10 +223,9 @@ impl Handle {
         let before = self.trace(agent);
         let known = before.nodes().len();
         let count = asks.len() as u32;
-        let asks: RefCell<Vec<Option<(Option<NodeId>, Ask)>>> =
-            RefCell::new(asks.into_iter().map(Some).collect());
+        let asks: Vec<Cell<_>> = asks.into_iter().map(|ask| Cell::new(Some(ask))).collect();
         let answers = self.all(count, |at, handle| {
-            let ask = asks.borrow_mut()[at as usize].take();
+            let ask = asks[at as usize].take();
             let before = &before;
             async move {
                 let (from, ask) = ask?;
@@ -237,7 +236,8 @@ impl Handle {
         let answers = answers.await.into_iter().flatten().map(|answer| {
             let output = match answer? {
                 Answer::Known(place, told) => self.told_again(&place, agent, *told)?,
-                Answer::New(place, own, result) => {
+                Answer::New(place, arrived) => {
+                    let (own, result) = *arrived;
                     let mut tree = self.trace(agent);
                     if result.is_ok() {
                         tree.graft(&own, known);
@@ -269,7 +269,7 @@ impl Handle {
         let turn = Box::new(Turn { trace: before(), messages, tools, prefix, sampling, seed });
         let question = Question::Turn { policy: Arc::clone(&agent.policy), turn };
         match Waiting::ask(&self.desk, &place, question).await {
-            Arrived::Turn(arrived) => Ok(Answer::New(place, arrived.0, arrived.1)),
+            Arrived::Turn(arrived) => Ok(Answer::New(place, arrived)),
             _ => Err(ContactError::unlike(&place, "the answer is not a turn")),
         }
     }

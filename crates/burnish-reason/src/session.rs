@@ -331,9 +331,9 @@ impl<'s> Session<'s> {
             position.act(&self.handle, output).await?;
             return Ok(self.reached_by(among, [position]));
         }
-        let next = RefCell::new(next);
+        let next: Vec<Cell<_>> = next.into_iter().map(Cell::new).collect();
         let acted = self.handle.all(among.len() as u32, |at, handle| {
-            let next = next.borrow_mut()[at as usize].take();
+            let next = next[at as usize].take();
             async move {
                 let Some((mut position, output)) = next else { return Ok(None) };
                 position.act(&handle, output).await.map(|()| Some(position))

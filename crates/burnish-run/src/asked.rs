@@ -7,6 +7,7 @@ use burnish_core::{Message, Policy, PolicyError, Sampling, Trace, Turn, TurnOutp
 use burnish_engine::Limits;
 use burnish_model::{Chat, Loading, TextTokens, Trains};
 use burnish_reason::{REWARD_MODEL, Strategist, StrategyConfig};
+use burnish_recipe::InPlace;
 use burnish_remote::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_tensor::{Device, Precision};
 
@@ -53,6 +54,18 @@ impl Asked {
             }
             (None, None) => None,
         })
+    }
+
+    /// Whoever is asked in the policy's place, if somebody is.
+    ///
+    /// # Errors
+    /// As [`Asked::open`].
+    pub(crate) fn in_place(who: Option<&InPlace>, device: &Device) -> Result<Option<Self>, RunError> {
+        match who {
+            Some(InPlace::Model(path)) => Asked::open(Some(path), None, device),
+            Some(InPlace::Endpoint(endpoint)) => Asked::open(None, Some(endpoint), device),
+            None => Ok(None),
+        }
     }
 
     /// As [`Asked::open`], where a recipe has to name one below `key`.

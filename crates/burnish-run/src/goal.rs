@@ -218,14 +218,7 @@ mod tests {
         let tasks = generator.tasks(4, 1).unwrap().tasks;
         let seeds = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks, answers.len(), &Sampling::at(1.0, 8), seeds);
-        let spec = RolloutSpec {
-            generator: &*generator,
-            partners: None,
-            spawns: &spawns,
-            turns_max: 4,
-            overlong: Overlong::Drop,
-            program: None,
-        };
+        let spec = RolloutSpec::new(&*generator, &spawns, 4, Overlong::Drop);
         let mut policy = Script::new(|_| Ok(("act".to_owned(), StopReason::EndToken)));
         let mut episodes = rollout::play(&mut policy, &spec).unwrap();
         for (episode, answers) in episodes.iter_mut().zip(answers) {

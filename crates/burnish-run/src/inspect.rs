@@ -229,8 +229,7 @@ impl Target {
         let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&chosen, 1, &recipe.rollout_sampling(), seeds);
         let (turns_max, overlong) = (recipe.rollout.turns_max, recipe.rollout.overlong);
-        let spec =
-            RolloutSpec { generator, partners: None, spawns: &spawns, turns_max, overlong, program: None };
+        let spec = RolloutSpec::new(generator, &spawns, turns_max, overlong);
         let episodes = tasks.others.play(&mut local, &spec)?;
         Ok(chosen
             .into_iter()

@@ -32,8 +32,8 @@ use serde_json::{Value, json};
 
 use crate::RunError;
 use crate::artefact::{Artefact, Lineage, file_name, listed, write_lineage};
+use crate::asked::Asked;
 use crate::learner::Learner;
-use crate::others::asked_only;
 use crate::seeds::Draws;
 use crate::tasks::{Tasks, as_known, tasks_of};
 
@@ -144,13 +144,9 @@ fn made_before(file: &Path, own: &str) -> Option<u64> {
 
 fn open_teacher(make: &MakeSection, device: &str) -> Result<Option<Box<dyn Policy>>, RunError> {
     let device = Device::open(device)?;
-    let asked = match &make.teacher {
-        Some(InPlace::Model(path)) => asked_only(Some(path), None, &device),
-        Some(InPlace::Endpoint(endpoint)) => asked_only(None, Some(endpoint), &device),
-        None => Ok(None),
-    };
+    let asked = Asked::in_place(make.teacher.as_ref(), &device);
     let asked = asked.map_err(|error| RunError::Refused(format!("make.teacher: {error}")))?;
-    Ok(asked.map(|(policy, _)| policy))
+    Ok(asked.map(|asked| asked.policy))
 }
 
 /// A task that the run played.

@@ -118,14 +118,7 @@ mod tests {
         let seeds = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks, 1, &Sampling::at(1.0, 8), seeds);
         let (turns_max, overlong) = (2, Overlong::Drop);
-        let spec = RolloutSpec {
-            generator: &*generator,
-            partners: None,
-            spawns: &spawns,
-            turns_max,
-            overlong,
-            program: None,
-        };
+        let spec = RolloutSpec::new(&*generator, &spawns, turns_max, overlong);
         let mut policy = Script::new(|_| Ok(("Which one?".to_owned(), StopReason::EndToken)));
         let episode = others.play(&mut policy, &spec).unwrap().remove(0);
         let user: Vec<&str> = episode

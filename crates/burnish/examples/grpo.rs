@@ -69,8 +69,7 @@ impl Learner {
         let seeds = SeedPlace { run: SEED, stage: 0, step, task_offset: 0 };
         let spawns = Spawn::of_tasks(tasks, GROUP, &Sampling::at(1.0, TOKENS_MAX), seeds);
         let (generator, overlong) = (&*self.env, Overlong::Refuse);
-        let spec =
-            RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 8, overlong, program: None };
+        let spec = RolloutSpec::new(generator, &spawns, 8, overlong);
         let mut policy = LocalPolicy::new(&self.model, &self.chat, self.trainer.updates());
         let episodes = rollout::play(&mut policy, &spec)?;
         drop(policy); // It shares the weights, which are about to change.

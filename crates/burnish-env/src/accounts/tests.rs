@@ -44,14 +44,7 @@ fn spawns(tasks: &[Task]) -> Vec<Spawn<'_>> {
 }
 
 fn plan<'a>(generator: &'a Accounts, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
-    RolloutSpec {
-        generator,
-        partners: None,
-        spawns,
-        turns_max: 20,
-        overlong: Overlong::Refuse,
-        program: None,
-    }
+    RolloutSpec::new(generator, spawns, 20, Overlong::Refuse)
 }
 
 /// One episode in which the policy makes these calls, one per answer.

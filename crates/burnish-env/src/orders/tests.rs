@@ -52,14 +52,7 @@ fn user() -> impl Policy {
 }
 
 fn plan<'a>(generator: &'a Orders, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
-    RolloutSpec {
-        generator,
-        partners: None,
-        spawns,
-        turns_max: 20,
-        overlong: Overlong::Refuse,
-        program: None,
-    }
+    RolloutSpec::new(generator, spawns, 20, Overlong::Refuse)
 }
 
 fn spawns(tasks: &[Task]) -> Vec<Spawn<'_>> {

@@ -38,6 +38,18 @@ pub struct RolloutSpec<'a> {
     pub program: Option<Playing<'a>>,
 }
 
+impl<'a> RolloutSpec<'a> {
+    /// Without partners and without a program.
+    pub fn new(
+        generator: &'a dyn Generator,
+        spawns: &'a [Spawn<'a>],
+        turns_max: usize,
+        overlong: Overlong,
+    ) -> Self {
+        RolloutSpec { generator, partners: None, spawns, turns_max, overlong, program: None }
+    }
+}
+
 /// A program, and whom it asks besides the policy.
 #[derive(Clone, Copy)]
 pub struct Playing<'a> {

@@ -34,14 +34,7 @@ pub fn recite(generator: &dyn Generator, given: &[Given<'_>]) -> Result<Vec<Epis
     let cast =
         names.iter().zip(&mut recitals).fold(Cast::default(), |cast, (name, own)| cast.with(name, own));
     let turns_max = given.iter().map(|given| given.answers.len()).max().unwrap_or(1).max(1);
-    let spec = RolloutSpec {
-        generator,
-        partners: None,
-        spawns: &spawns,
-        turns_max,
-        overlong: Overlong::Drop,
-        program: None,
-    };
+    let spec = RolloutSpec::new(generator, &spawns, turns_max, Overlong::Drop);
     play_with(cast, &mut Threads::default(), &spec)
 }
 
@@ -55,7 +48,7 @@ pub fn recited(
 ) -> Result<(Episode, Vec<Message>, Vec<ToolSpec>), RolloutError> {
     let episode = recite(generator, &[given])?.pop().ok_or(RolloutError::Lost { turns: 0 })?;
     let (turns_max, overlong) = (given.answers.len().max(1), Overlong::Drop);
-    let spec = RolloutSpec { generator, partners: None, spawns: &[], turns_max, overlong, program: None };
+    let spec = RolloutSpec::new(generator, &[], turns_max, overlong);
     let (messages, tools) = conversation(&spec, &given.spawn(&"answer 0".into()), &episode)?;
     Ok((episode, messages, tools))
 }

@@ -73,14 +73,7 @@ fn the_demonstrated_episode_is_worth_1_and_what_is_left_out_is_not() {
 fn played(generator: &Worlds, task: &Task, mut said: Vec<(Message, Vec<String>)>) -> Episode {
     let place = SeedPlace { run: 3, stage: 0, step: 1, task_offset: 0 };
     let spawns = Spawn::of_tasks(std::slice::from_ref(task), 1, &Sampling::at(1.0, 16), place);
-    let spec = RolloutSpec {
-        generator,
-        partners: None,
-        spawns: &spawns,
-        turns_max: 20,
-        overlong: Overlong::Refuse,
-        program: None,
-    };
+    let spec = RolloutSpec::new(generator, &spawns, 20, Overlong::Refuse);
     let episode = rollout::play(&mut Scripted::new(|_| said.remove(0)), &spec).unwrap().remove(0);
     assert_eq!(rollout::replay(&spec, &spawns[0], &episode).unwrap(), episode);
     episode

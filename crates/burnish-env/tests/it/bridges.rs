@@ -55,14 +55,7 @@ fn demonstrated(generator: &dyn Generator, tasks: &[Task]) -> Vec<(Task, Episode
         episode[turn.messages.len()].clone()
     };
     let spawns = spawns(&tasks, 1);
-    let spec = RolloutSpec {
-        generator,
-        partners: None,
-        spawns: &spawns,
-        turns_max: 60,
-        overlong: Overlong::Refuse,
-        program: None,
-    };
+    let spec = RolloutSpec::new(generator, &spawns, 60, Overlong::Refuse);
     let episodes = play(&mut answers_by(answer), &spec).unwrap();
     for (spawn, episode) in spawns.iter().zip(&episodes).step_by(7) {
         assert_eq!(replay(&spec, spawn, episode).unwrap(), *episode);
@@ -107,14 +100,7 @@ fn all_games_of_textworld_commonsense_are_won_by_a_player_with_a_plan() {
         Message::assistant(commands.get(count).copied().unwrap_or("look"))
     };
     let spawns = spawns(&tasks[..1], 1);
-    let spec = RolloutSpec {
-        generator: &*generator,
-        partners: None,
-        spawns: &spawns,
-        turns_max: 8,
-        overlong: Overlong::Refuse,
-        program: None,
-    };
+    let spec = RolloutSpec::new(&*generator, &spawns, 8, Overlong::Refuse);
     let episode = play(&mut answers_by(answer), &spec).unwrap().remove(0);
     assert_eq!((reason(&episode), episode.verdict.success), ("", false));
     assert_eq!(said[1..7], ["That is no command of this game."; 6]);
@@ -307,14 +293,7 @@ fn games_of_textworld_commonsense_are_mapped_and_then_played_afresh() {
         generator.ready().unwrap();
         let tasks = generator.tasks(1, 45).unwrap().tasks;
         let spawns = spawns(&tasks, 1);
-        let spec = RolloutSpec {
-            generator: &*generator,
-            partners: None,
-            spawns: &spawns,
-            turns_max,
-            overlong: Overlong::Refuse,
-            program: None,
-        };
+        let spec = RolloutSpec::new(&*generator, &spawns, turns_max, Overlong::Refuse);
         let answer = |turn: &Turn| Message::assistant(Tidier::of(&turn.messages).next());
         let episodes = play(&mut answers_by(answer), &spec).unwrap();
         for (spawn, episode) in spawns.iter().zip(&episodes).step_by(15) {
@@ -403,14 +382,7 @@ fn answers_of_reasoning_gym_are_right_by_its_own_scorers() {
     }
     // And other answers are not.
     let spawns = spawns(&tasks, 1);
-    let spec = RolloutSpec {
-        generator: &*generator,
-        partners: None,
-        spawns: &spawns,
-        turns_max: 1,
-        overlong: Overlong::Refuse,
-        program: None,
-    };
+    let spec = RolloutSpec::new(&*generator, &spawns, 1, Overlong::Refuse);
     let wrong = play(&mut answers_by(|_: &Turn| Message::assistant("I don't know.")), &spec).unwrap();
     for episode in &wrong {
         assert_eq!(reason(episode), "");
@@ -464,14 +436,7 @@ fn verifiers(
     generator.ready().unwrap();
     let tasks = generator.tasks(1, 2).unwrap().tasks;
     let spawns = spawns(&tasks, 1);
-    let spec = RolloutSpec {
-        generator: &*generator,
-        partners: None,
-        spawns: &spawns,
-        turns_max,
-        overlong: Overlong::Refuse,
-        program: None,
-    };
+    let spec = RolloutSpec::new(&*generator, &spawns, turns_max, Overlong::Refuse);
     let episodes = play(&mut answers_by(answer), &spec).unwrap();
     for (spawn, episode) in spawns.iter().zip(&episodes) {
         assert_eq!(reason(episode), "");

@@ -227,14 +227,7 @@ pub(crate) fn spawn(task: &Task, count: usize) -> Spawn<'_> {
 }
 
 pub(crate) fn spec<'a>(till: &'a Till, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
-    RolloutSpec {
-        generator: till,
-        partners: None,
-        spawns,
-        turns_max: 6,
-        overlong: Overlong::Refuse,
-        program: None,
-    }
+    RolloutSpec::new(till, spawns, 6, Overlong::Refuse)
 }
 
 /// Says what the script says at each turn, and `done` after its end.

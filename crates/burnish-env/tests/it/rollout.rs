@@ -104,14 +104,7 @@ fn spawns(tasks: &[Task], count: usize) -> Vec<Spawn<'_>> {
 }
 
 fn spec<'a>(spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
-    RolloutSpec {
-        generator: &Counting,
-        partners: None,
-        spawns,
-        turns_max: 5,
-        overlong: Overlong::Refuse,
-        program: None,
-    }
+    RolloutSpec::new(&Counting, spawns, 5, Overlong::Refuse)
 }
 
 #[test]

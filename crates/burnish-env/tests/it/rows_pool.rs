@@ -79,7 +79,7 @@ fn spawns(tasks: &[Task], rollouts: usize) -> Vec<Spawn<'_>> {
 }
 
 fn spec<'a>(generator: &'a dyn Generator, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
-    RolloutSpec { generator, partners: None, spawns, turns_max: 1, overlong: Overlong::Refuse, program: None }
+    RolloutSpec::new(generator, spawns, 1, Overlong::Refuse)
 }
 
 fn reasons(verdicts: &[Verdict]) -> Vec<&str> {

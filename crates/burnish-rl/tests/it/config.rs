@@ -32,6 +32,7 @@ fn keys_that_are_left_out_have_the_defaults_of_trl() {
         top_entropy_quantile: 1.0,
         on: String::new(),
         terms: Vec::new(),
+        further: Default::default(),
     };
     assert!(!trl.correction.is_on() && !trl.adaptive_entropy.is_on());
     assert_eq!(grpo, trl);

@@ -146,14 +146,7 @@ fn of_a_row_with_tools_a_rollout_reads_what_is_imitated_after() {
     let seeds = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
     let spawns = Spawn::of_tasks(&tasks, 1, &Sampling::greedy(2), seeds);
     let overlong = Overlong::Refuse;
-    let spec = RolloutSpec {
-        generator: &*generator,
-        partners: None,
-        spawns: &spawns,
-        turns_max: 1,
-        overlong,
-        program: None,
-    };
+    let spec = RolloutSpec::new(&*generator, &spawns, 1, overlong);
     let mut local = policy.sampler(0, Limits::default());
     let episodes = rollout::play(&mut local, &spec).unwrap();
     assert_eq!((episodes.len(), corpus.len()), (3, 6), "three rows, and three again as demonstrations");

@@ -7,7 +7,7 @@ use burnish_core::{Policy, Sampling};
 use burnish_env::rollout::Partners;
 use burnish_model::Tokenizer;
 use burnish_reason::{DELIBERATOR, JUDGE, Player, REWARD_MODEL, SettingError, Strategist, Strategy};
-use burnish_recipe::{InPlace, StrategySection};
+use burnish_recipe::StrategySection;
 use burnish_tensor::Device;
 
 use crate::RunError;
@@ -43,16 +43,9 @@ impl OnTop {
         policy: Option<&Tokenizer>,
     ) -> Result<(), RunError> {
         let device = Device::open(device)?;
-        let open = |who: &Option<InPlace>| -> Result<Option<Box<dyn Policy>>, RunError> {
-            let asked = match who {
-                Some(InPlace::Model(path)) => Asked::open(Some(path), None, &device),
-                Some(InPlace::Endpoint(endpoint)) => Asked::open(None, Some(endpoint), &device),
-                None => Ok(None),
-            };
-            Ok(asked?.map(|asked| asked.policy))
-        };
         for (name, who) in [(DELIBERATOR, &section.deliberator), (JUDGE, &section.judge)] {
-            self.others.extend(open(who)?.map(|policy| (name, policy)));
+            let asked = Asked::in_place(who.as_ref(), &device)?;
+            self.others.extend(asked.map(|asked| (name, asked.policy)));
         }
         let model = RewardReader::of_strategy(&*self.strategy, "--strategy: ", policy, &device)?;
         self.others.extend(model.map(|model| (REWARD_MODEL, Box::new(model) as Box<dyn Policy>)));

@@ -98,7 +98,7 @@ pub(crate) fn spawns(tasks: &[Task], count: usize) -> Vec<Spawn<'_>> {
 }
 
 pub(crate) fn spec<'a>(generator: &'a dyn Generator, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
-    RolloutSpec { generator, partners: None, spawns, turns_max: 6, overlong: Overlong::Refuse, program: None }
+    RolloutSpec::new(generator, spawns, 6, Overlong::Refuse)
 }
 
 pub(crate) fn reason(episode: &Episode) -> &str {

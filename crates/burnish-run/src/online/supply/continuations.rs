@@ -70,14 +70,7 @@ impl Provider for Continued {
                 break;
             }
         }
-        let spec = RolloutSpec {
-            generator: tasks.generator()?,
-            partners: None,
-            spawns: &spawns,
-            turns_max: 1,
-            overlong: rollout.overlong,
-            program: None,
-        };
+        let spec = RolloutSpec::new(tasks.generator()?, &spawns, 1, rollout.overlong);
         let mut sampler = behavior.sampler()?;
         let answers = tasks.others.play(sampler.policy(), &spec)?;
         sampler.finish()?;

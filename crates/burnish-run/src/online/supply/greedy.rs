@@ -24,14 +24,7 @@ impl Provider for Greedy {
         let seeds = Draws::Greedy.place(recipe.run.seed, step.number, 0);
         let mut spawns = Spawn::of_tasks(&own, 1, &sampling, seeds);
         spawns.iter_mut().for_each(|spawn| spawn.role = "greedy rollout");
-        let spec = RolloutSpec {
-            generator: tasks.generator()?,
-            partners: None,
-            spawns: &spawns,
-            turns_max: rollout.turns_max,
-            overlong: rollout.overlong,
-            program: None,
-        };
+        let spec = RolloutSpec::new(tasks.generator()?, &spawns, rollout.turns_max, rollout.overlong);
         let mut sampler = behavior.sampler()?;
         let mut episodes = tasks.others.play(sampler.policy(), &spec)?;
         sampler.finish()?;
