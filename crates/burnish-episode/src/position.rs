@@ -7,7 +7,7 @@ use burnish_core::{Ending, Message, Sampling, ToolCalls, ToolSpec, TurnOutput, V
 
 use crate::handle::{ContactError, Handle};
 
-/// What is waited for.
+/// A future of a program.
 pub type Waited<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// An environment in the middle of an episode.
@@ -21,7 +21,7 @@ pub trait Position<'s> {
     /// The tools that may be called.
     fn tools(&self) -> &Arc<Vec<ToolSpec>>;
 
-    /// How the next turn is sampled.
+    /// Sampling of the next turn.
     fn sampling(&self) -> &Arc<Sampling>;
 
     /// The policy's answers so far.
@@ -30,7 +30,7 @@ pub trait Position<'s> {
     /// Counts of the calls in them.
     fn calls(&self) -> ToolCalls;
 
-    /// Why the episode is over; `None` if it is the policy's turn.
+    /// The reason why the episode is over; `None` if it is the policy's turn.
     fn ending(&self) -> Option<Ending>;
 
     /// The same position once more, for a way on.
@@ -45,7 +45,7 @@ pub trait Position<'s> {
     /// Gives the environment the policy's answer, and gets it to the policy's next turn or the end.
     fn act<'a>(&'a mut self, handle: &'a Handle, answer: TurnOutput) -> Waited<'a, Result<(), ContactError>>;
 
-    /// What the environment says of the episode up to here.
+    /// The verdict on the episode up to here.
     fn judge<'a>(&'a mut self, handle: &'a Handle) -> Waited<'a, Result<Verdict, ContactError>>;
 }
 

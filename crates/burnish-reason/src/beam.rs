@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::card::{CANDIDATES_MAX, Card, Part, require, require_temperature};
 use crate::record::{Role, Selection};
 use crate::sampling::{at, check_spread};
-use crate::scorer::Scoring;
+use crate::scorer::{Scoring, best};
 use crate::session::{POLICY, Request, Session};
 use crate::strategy::{Answering, Strategy};
 
@@ -151,11 +151,9 @@ impl Beam {
                 break;
             }
         }
-        let best = over
-            .iter()
-            .copied()
-            .reduce(|best, other| if other.value.mean() > best.value.mean() { other } else { best });
-        Ok(best.map_or(0, |way| way.candidate))
+        let (among, scores): (Vec<usize>, Vec<Option<f64>>) =
+            over.iter().map(|way| (way.candidate, Some(way.value.mean()))).unzip();
+        Ok(session.choose("best_score", among, best(&scores), Vec::new(), scores))
     }
 
     /// `width` answers at each open position, with what their ways are worth.

@@ -1,4 +1,4 @@
-//! What a turn cost.
+//! The cost of a turn.
 
 use burnish_core::{Message, NodeId, Trace, TurnOutput};
 
@@ -7,7 +7,7 @@ use crate::record::{Tokens, text_of};
 /// Characters that count as a token of a policy that reports none.
 const CHARACTERS_PER_TOKEN: usize = 4;
 
-/// What a turn cost.
+/// The cost of a turn.
 pub(crate) struct Cost {
     pub(crate) tokens: Tokens,
     pub(crate) mean_logprob: Option<f64>,

@@ -22,10 +22,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::POLICY;
 
-/// Who is asked for better answers. Where the recipe names nobody, it is the policy.
+/// A model that is asked for better answers. Without one in the recipe, it is the policy.
 pub const TEACHER: &str = "teacher";
 
-/// What a run makes for later runs.
+/// A kind of things that a run makes for later runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MakeKind {
@@ -61,7 +61,7 @@ pub enum Made {
     },
     /// A better and a worse continuation of a conversation.
     Pair {
-        /// What both continue.
+        /// The conversation before both.
         prompt: Vec<Message>,
         /// The better one.
         chosen: Vec<Message>,
@@ -82,7 +82,7 @@ impl Made {
         }
     }
 
-    /// Why nothing could be learned from it.
+    /// The reason why nothing could be learned from it.
     fn fault(&self) -> Option<&'static str> {
         let has_answer =
             |messages: &[Message]| messages.iter().any(|message| message.role == Role::Assistant);
@@ -97,7 +97,7 @@ impl Made {
     }
 }
 
-/// Why a maker failed.
+/// A failure of a maker.
 #[derive(Debug, thiserror::Error)]
 pub enum MakerError {
     /// Somebody did not answer.
@@ -106,9 +106,9 @@ pub enum MakerError {
     /// It made something of another kind than the recipe asks for.
     #[error("the program made one of the {}, but `make.kind` is \"{}\": set it to the former", made.name(), asked.name())]
     Kind {
-        /// What it made.
+        /// The kind that it made.
         made: MakeKind,
-        /// What it should have made.
+        /// The kind that it should have made.
         asked: MakeKind,
     },
     /// It made something that nothing can be learned from.
@@ -141,30 +141,30 @@ impl Outcome {
     }
 }
 
-/// What the environment of a bench can do.
+/// The environment of a bench.
 pub trait World {
     /// Up to `count` tasks that the run neither plays nor holds out, after the first `skip` of the order that `seed` gives them:
     /// fewer if there are no more.
     ///
     /// # Errors
-    /// Why none can be drawn.
+    /// If none can be drawn: the reason.
     fn fresh(&self, seed: u64, skip: usize, count: usize) -> Result<Vec<Task>, String>;
 
     /// The verdict on these answers to a task, turn by turn.
     ///
     /// # Errors
-    /// Why it can't be had.
+    /// If it can't be had: the reason.
     fn judge(&self, task: &Task, answers: &[Message]) -> Result<Verdict, String>;
 }
 
-/// What does not differ between the benches of a run.
+/// Everything that the benches of a run share.
 #[derive(Clone, Copy)]
 pub struct Shop<'a> {
     /// The environment.
     pub world: &'a dyn World,
     /// The kind that is to be made.
     pub kind: MakeKind,
-    /// How the run samples its episodes.
+    /// Sampling of the run's episodes.
     pub sampling: &'a Sampling,
     /// Is there somebody called [`TEACHER`]?
     pub has_teacher: bool,
@@ -205,7 +205,7 @@ impl<'a> Bench<'a> {
         Outcome::success_rate(self.episodes)
     }
 
-    /// How the run samples its episodes.
+    /// Sampling of the run's episodes.
     pub fn sampling(&self) -> &'a Sampling {
         self.shop.sampling
     }
@@ -265,7 +265,7 @@ impl<'a> Bench<'a> {
         self.shop.world.fresh(self.seed(FRESH), skip, count).map_err(MakerError::Environment)
     }
 
-    /// What the environment says of answers to a task: this one, or one of [`Bench::fresh`].
+    /// The environment's verdict on answers to a task: this one, or one of [`Bench::fresh`].
     ///
     /// # Errors
     /// If it can't judge them.
@@ -288,7 +288,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// What was made, in order.
+    /// Everything that was made, in order.
     pub fn finish(self) -> Vec<Made> {
         self.made.into_inner()
     }

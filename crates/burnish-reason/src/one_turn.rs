@@ -1,4 +1,4 @@
-//! Where only a turn is asked for: an environment that is over with its answer.
+//! A world of one turn: it is over with the answer.
 
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ impl Player {
         Player { budgets, ..self }
     }
 
-    /// What was done since the last call, by the seeds of turns.
+    /// Everything that was done since the last call, by the seeds of turns.
     pub fn take(&self) -> BTreeMap<u64, Considered> {
         self.considered.take()
     }

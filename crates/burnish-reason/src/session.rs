@@ -42,13 +42,13 @@ pub struct Request {
     pub stage: u32,
     /// The number of the first of them in the stage.
     pub first: u32,
-    /// What each reads.
+    /// The conversation of each.
     pub questions: Vec<Question>,
     /// How tokens are chosen.
     pub sampling: Arc<Sampling>,
 }
 
-/// What a turn reads.
+/// The conversation that a turn reads.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// The position that it continues, unless it is a judge's.
@@ -61,7 +61,7 @@ pub struct Question {
 /// the next turn is asked for. Position 0 is where the turn was asked.
 pub struct Session<'s> {
     handle: Handle,
-    /// Whoever answers as the policy; its trace is the tree of what it said.
+    /// The policy; its trace is the tree of its answers.
     agent: Agent,
     asked: Asked,
     /// Was any turn asked for?
@@ -69,7 +69,7 @@ pub struct Session<'s> {
     considered: RefCell<Considered>,
     /// The trace of each candidate of the policy itself.
     traces: RefCell<Vec<Option<Trace>>>,
-    /// Where each candidate of the policy itself ends in its tree.
+    /// The end of each candidate of the policy itself in its tree.
     ends: RefCell<Vec<Option<NodeId>>>,
     reached: RefCell<Vec<Reached<'s>>>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Over<'s> {
     pub(crate) output: TurnOutput,
     /// The position after the answer; the one before it, if it was not acted on.
     pub(crate) position: Box<dyn Position<'s> + 's>,
-    /// Where the answer ends in the policy's tree.
+    /// The end of the answer in the policy's tree.
     pub(crate) end: Option<NodeId>,
 }
 
@@ -127,7 +127,7 @@ impl<'s> Session<'s> {
         Arc::clone(&self.asked.turn.messages)
     }
 
-    /// What the policy is asked at a position.
+    /// The policy's next question at a position.
     pub fn question(&self, at: usize) -> Question {
         let messages = match at {
             0 => self.messages(),
@@ -300,7 +300,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Where the conversation before a position ends in the policy's tree.
+    /// The end of the conversation before a position in the policy's tree.
     fn end_before(&self, at: usize) -> Option<NodeId> {
         match self.reached.borrow()[at].by {
             None => self.asked.turn.trace.head(),

@@ -75,7 +75,7 @@ fn one() -> usize {
     1
 }
 
-/// Why filters of episodes are refused beside a function.
+/// The reason why filters of episodes are refused beside a function.
 const CHOOSES: &str = "has no use with `make.program`: the function chooses what it makes; `make.success_rate` says for which \
                        tasks it is run";
 

@@ -179,7 +179,7 @@ pub struct Further {
     pub objectives: &'static [Entry<dyn TokenLoss>],
 }
 
-/// Who can name the same parts means the same by their names.
+/// Parts are the same by their names.
 impl PartialEq for Further {
     fn eq(&self, _: &Self) -> bool {
         true

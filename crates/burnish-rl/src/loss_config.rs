@@ -69,7 +69,7 @@ pub struct LossConfig {
     /// Further losses, each on a span of the answers or on whole ones; see [`crate::terms`]. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<LossTerm>,
-    /// What `objective` can name besides the losses of this crate. Whoever reads a recipe knows.
+    /// Losses that `objective` can name besides those of this crate; the reader of a recipe knows them.
     #[serde(skip)]
     pub further: Further,
 }

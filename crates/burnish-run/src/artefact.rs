@@ -90,15 +90,15 @@ pub(crate) fn make(
     Ok(Artefact { file, summary })
 }
 
-/// How an artefact came about.
+/// The lineage of an artefact.
 pub(crate) struct Lineage<'a> {
     /// Tasks that were played.
     pub(crate) tasks: usize,
     /// Their episodes.
     pub(crate) episodes: usize,
-    /// What was left out, by reason.
+    /// Counts of everything left out, by reason.
     pub(crate) left_out: &'a BTreeMap<&'static str, usize>,
-    /// What was made.
+    /// The number of things made.
     pub(crate) count: usize,
     /// The function that made it, if one did.
     pub(crate) program: Option<Value>,
@@ -140,7 +140,7 @@ pub(crate) fn write_lineage(
     Ok(write_atomic(&file.with_file_name(run_dir::MADE), &text)?)
 }
 
-/// What was left out, in words.
+/// The counts of everything left out, in words.
 pub(crate) fn listed(left_out: &BTreeMap<&'static str, usize>) -> String {
     let each: Vec<String> = left_out.iter().map(|(why, count)| format!("{count} {why}")).collect();
     if each.is_empty() { "none was played".to_owned() } else { each.join(", ") }

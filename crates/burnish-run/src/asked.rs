@@ -56,7 +56,7 @@ impl Asked {
         })
     }
 
-    /// Whoever is asked in the policy's place, if somebody is.
+    /// The policy that is asked in place of the trained one, if a recipe names one.
     ///
     /// # Errors
     /// As [`Asked::open`].

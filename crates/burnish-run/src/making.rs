@@ -134,7 +134,7 @@ pub(crate) fn make(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> 
     Ok(Artefact { file, summary })
 }
 
-/// How many were made, if the artefact is there already: a run that is over may be resumed.
+/// The number of things made, if the artefact is there already: a run that is over may be resumed.
 fn made_before(file: &Path, own: &str) -> Option<u64> {
     let text = fs::read(file.with_file_name(run_dir::MADE)).ok()?;
     let made: Value = serde_json::from_slice(&text).ok()?;
@@ -203,7 +203,7 @@ struct Field<'a> {
     /// Tasks that the run plays or holds out.
     known: &'a BTreeSet<&'a TaskId>,
     place: SeedPlace,
-    /// How many tasks are drawn.
+    /// The number of tasks that are drawn.
     stock: usize,
     /// Those of them that are not known, drawn at once, since a generator keeps its shares only in a set that is large.
     drawn: OnceCell<Result<Vec<Task>, String>>,
@@ -236,7 +236,7 @@ impl World for Field<'_> {
     }
 }
 
-/// What is to be done.
+/// The functions to run, and their worlds.
 struct Work<'a> {
     maker: &'a dyn Maker,
     /// Tasks with their places among all that were played.
@@ -290,7 +290,7 @@ fn failed(task: &TaskId, problem: &str) -> RunError {
     RunError::Refused(format!("make.program: task {task}: {problem}"))
 }
 
-/// What is made so far: `making.jsonl`, a line for each task whose function is over.
+/// Everything made so far: `making.jsonl`, a line for each task whose function is over.
 struct Log {
     path: PathBuf,
     maker: String,

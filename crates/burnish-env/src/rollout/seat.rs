@@ -16,7 +16,7 @@ use crate::{EnvError, Environment, Posed, Question, Step};
 /// Most turns of others that environments may ask for between two turns of the policy.
 const ASKED_MAX: usize = 64;
 
-/// Why an episode stops.
+/// The reason for which an episode stops.
 pub(super) enum Stop {
     /// It is over, and judged if it got far enough.
     Over(Ending),
@@ -26,7 +26,7 @@ pub(super) enum Stop {
     Fatal {
         /// The turn, counted from 0.
         turn: usize,
-        /// What happened.
+        /// The failed contact.
         source: ContactError,
     },
 }
@@ -38,7 +38,7 @@ struct Other {
     /// Continues from what it read and said.
     agent: Agent,
     turns: u64,
-    /// What it had read and said when it went along with the first way on from here.
+    /// Its trace when it went along with the first way on from here.
     left: Option<Trace>,
 }
 
@@ -54,26 +54,26 @@ pub(super) struct Seat<'a> {
     seed: u64,
     /// Does a program ask the policy by itself?
     pub(super) asks: bool,
-    /// How tokens of the next turn are chosen.
+    /// Sampling of the next turn.
     pub(super) sampling: Arc<Sampling>,
     pub(super) tools: Arc<Vec<ToolSpec>>,
     pub(super) messages: Arc<Vec<Message>>,
     pub(super) answers: Vec<Message>,
     pub(super) calls: ToolCalls,
     pub(super) ending: Option<Ending>,
-    /// Why it can't be judged.
+    /// The reason why it can't be judged.
     failure: Option<String>,
     others: Vec<Other>,
     past: Past,
-    /// What the others say again, on the way to a point where the environment has been before.
+    /// Answers of the others that are given again, on the way to a point where the environment has been before.
     again: Option<VecDeque<Message>>,
 }
 
-/// What brings a fresh environment to the same point.
+/// The answers that bring a fresh environment to the same point.
 #[derive(Debug, Clone, Default)]
 struct Past {
     turns: Vec<TurnOutput>,
-    /// What others answered.
+    /// Answers of the others.
     said: Vec<Message>,
 }
 

@@ -132,7 +132,8 @@ proptest! {
         let mut positions: Vec<(f64, f64)> = vec![(0.0, 0.0)];
         let mut ended: Vec<(usize, f64)> = Vec::new();
         let mut open = vec![0];
-        for (stage, selection) in selections.iter().enumerate() {
+        let (last, stages) = selections.split_last().unwrap();
+        for (stage, selection) in stages.iter().enumerate() {
             let own: Vec<usize> =
                 (0..candidates.len()).filter(|at| candidates[*at].stage == stage as u32).collect();
             prop_assert_eq!(&own, &selection.among);
@@ -168,6 +169,8 @@ proptest! {
         }
         let best = ended.iter().copied().reduce(|best, way| if way.1 > best.1 { way } else { best }).unwrap();
         prop_assert_eq!(best.0, *chosen);
+        prop_assert_eq!(&last.among, &ended.iter().map(|(at, _)| *at).collect::<Vec<_>>());
+        prop_assert_eq!(&last.chosen, &[*chosen]);
         prop_assert_eq!(answers.last(), Some(&candidates[*chosen].message.content));
     }
 

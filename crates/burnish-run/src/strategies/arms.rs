@@ -148,7 +148,7 @@ impl Arms {
     }
 }
 
-/// What was considered in turns of episodes, by the seeds of the turns.
+/// Considered candidates of turns, by the seeds of the turns.
 struct Turns<'a> {
     place: &'a dyn Fn(usize) -> Address,
     considered: BTreeMap<u64, Considered>,

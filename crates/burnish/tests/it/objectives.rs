@@ -21,6 +21,10 @@ fn overrides(method: &Value) -> Vec<String> {
         "objective" => overrides.push("loss.aggregation=grpo".into()),
         _ => {}
     }
+    // What it learns from apart begins the answer here.
+    if let Some(span) = method["defaults"]["span"].as_str() {
+        overrides.push(format!("spans=[{{name=\"{span}\", end=\" \"}}]"));
+    }
     let needs = method["needs"].as_array().unwrap();
     if family == "distillation" || needs.iter().any(|need| need == "a teacher") {
         overrides.push("teacher.context=demonstration".into());
@@ -34,8 +38,9 @@ fn every_objective_and_advantage_that_runs_trains_a_step_and_reports_finite_numb
     let listed = scratch.burnish(&["methods", "--json"]).succeeds().stdout();
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let methods: Vec<Value> = serde_json::from_value(listed["parts"].clone()).unwrap();
-    // Plans need their environments; a reward model is trained on rows (`offline.rs`).
-    let is_elsewhere = |method: &Value| method["family"] == "plan" || method["family"] == "reward_model";
+    // Plans need their environments; makers learn nothing (`artefacts.rs`); a reward model is trained on rows (`offline.rs`).
+    let is_elsewhere =
+        |method: &Value| ["plan", "maker", "reward_model"].contains(&method["family"].as_str().unwrap());
     let running: Vec<&Value> =
         methods.iter().filter(|method| method["status"] == "runs" && !is_elsewhere(method)).collect();
     assert!(running.len() > 35, "{}", running.len());
