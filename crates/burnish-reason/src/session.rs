@@ -141,20 +141,7 @@ impl<'s> Session<'s> {
         self.reached.borrow()[at].position.ending().is_some()
     }
 
-    /// The candidates that led to a position, the first one first.
-    pub fn path(&self, at: usize) -> Vec<usize> {
-        let mut path = Vec::new();
-        let mut by = self.reached.borrow()[at].by;
-        while let Some(candidate) = by {
-            path.push(candidate);
-            let before = self.read(|candidates| candidates[candidate].position);
-            by = self.reached.borrow()[before].by;
-        }
-        path.reverse();
-        path
-    }
-
-    /// How the turn is sampled.
+    /// Sampling of the turn.
     pub fn sampling(&self) -> &Arc<Sampling> {
         &self.asked.turn.sampling
     }
