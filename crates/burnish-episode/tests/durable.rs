@@ -497,7 +497,7 @@ fn turns_side_by_side_grow_one_trace_in_their_order() {
     assert_eq!(said, ["1", "2", "3", "c", "a"]);
     let paths: Vec<&[usize]> = played.value.iter().map(|(_, path)| &**path).collect();
     assert_eq!(paths, [&[0][..], &[1], &[2], &[2, 3], &[0, 4]]);
-    // Whatever is answered first.
+    // The order of answers does not matter.
     let mut backwards = Backwards(seeds(), Vec::new());
     let again = finished(Known::default(), &mut backwards, &mut simulated(), tree).unwrap();
     assert_eq!((&again.value, &again.traces), (&played.value, &played.traces));

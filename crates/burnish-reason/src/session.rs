@@ -174,21 +174,18 @@ impl<'s> Session<'s> {
             true => self.seed(stage, first + at as u32),
             false => self.asked.turn.seed,
         };
-        let numbered = || questions.iter().enumerate();
-        let said: Vec<(usize, Said)> = match is_policy && role != Role::Grade {
+        let said: Vec<(usize, Said)> = match is_policy {
             true => {
-                self.say(numbered().map(|(at, question)| (at, question.clone(), seed(at))), &sampling).await?
+                let asked =
+                    questions.iter().enumerate().map(|(at, question)| (at, question.clone(), seed(at)));
+                self.say(role, asked.collect(), &sampling).await?
             }
             false => {
-                let who: Arc<str> = if is_policy { POLICY.into() } else { who.into() };
+                let who: Arc<str> = who.into();
                 let asked = self.handle.all(questions.len() as u32, |at, handle| {
                     let place = at as usize;
                     let question = &questions[place];
-                    // Judges are asked in words.
-                    let tools: Arc<Vec<ToolSpec>> =
-                        if role == Role::Grade { Arc::default() } else { self.tools(question.at) };
-                    let (messages, sampling) = (Arc::clone(&question.messages), Arc::clone(&sampling));
-                    let ask = Ask { messages, tools, prefix: Vec::new(), sampling, seed: seed(place) };
+                    let ask = self.asking(role, question, &sampling, seed(place));
                     // A reward model reads the candidate itself, as it was sampled.
                     let traces = self.traces.borrow();
                     let read = (*who == *REWARD_MODEL).then(|| traces.get((first + at) as usize).cloned());
@@ -231,33 +228,39 @@ impl<'s> Session<'s> {
         Ok((from..considered.candidates.len()).collect())
     }
 
+    fn asking(&self, role: Role, question: &Question, sampling: &Arc<Sampling>, seed: u64) -> Ask {
+        let (messages, sampling) = (Arc::clone(&question.messages), Arc::clone(sampling));
+        // Judges are asked in words.
+        let tools = if role == Role::Grade { Arc::default() } else { self.tools(question.at) };
+        Ask { messages, tools, prefix: Vec::new(), sampling, seed }
+    }
+
     /// Has the policy answer questions, side by side, each with its place and its seed.
     async fn say(
         &self,
-        asked: impl Iterator<Item = (usize, Question, u64)>,
+        role: Role,
+        mut open: Vec<(usize, Question, u64)>,
         sampling: &Arc<Sampling>,
     ) -> Result<Vec<(usize, Said)>, ContactError> {
         let shared = self.asked.turn.trace.nodes().len();
-        let mut open: Vec<(usize, Question, u64)> = asked.collect();
+        // A judge's conversation begins anew.
+        let from = |at: usize| if role == Role::Grade { None } else { self.end_before(at) };
         let mut answers: Vec<(usize, Said)> = Vec::with_capacity(open.len());
         loop {
             open.retain(|(_, question, _)| question.at == 0 || !self.is_over(question.at));
             if open.is_empty() {
                 break;
             }
-            let asks = open.iter().map(|(_, question, seed)| {
-                let (messages, tools) = (Arc::clone(&question.messages), self.tools(question.at));
-                let ask =
-                    Ask { messages, tools, prefix: Vec::new(), sampling: Arc::clone(sampling), seed: *seed };
-                (self.end_before(question.at), ask)
-            });
+            let asks = open
+                .iter()
+                .map(|(_, question, seed)| (from(question.at), self.asking(role, question, sampling, *seed)));
             let outputs = self.handle.sample_each(&self.agent, asks.collect()).await;
             let tree = self.handle.trace(&self.agent);
             let mut again: Vec<(usize, Question, u64)> = Vec::new();
             for ((place, question, seed), said) in std::mem::take(&mut open).into_iter().zip(outputs) {
                 match said {
                     Ok((output, end)) => {
-                        let known = tree.along(shared, self.end_before(question.at)).nodes().len();
+                        let known = tree.along(shared, from(question.at)).nodes().len();
                         let trace = tree.along(shared, end);
                         let cost = Cost::of(known, &trace, &question.messages, &output);
                         answers.push((place, Said { output, trace, end, cost }));
@@ -409,10 +412,8 @@ impl<'s> Session<'s> {
         let mut trace = asked.turn.trace;
         let order = (0..traces.len()).filter(|at| *at != chosen).chain([chosen]);
         for at in order {
-            // A judge's conversation begins anew.
-            let shared = if considered.candidates[at].role == Role::Grade { 0 } else { known };
             if let Some(own) = &traces[at] {
-                trace.graft(own, shared);
+                trace.graft(own, known);
             }
         }
         let candidate = &considered.candidates[chosen];

@@ -34,7 +34,7 @@ pub struct RolloutSpec<'a> {
     /// What happens to a prompt that does not fit the policy's context window.
     pub overlong: Overlong,
     /// Plays every episode, if there is one. Its episodes are no samples of the policy's turns, and don't start within other
-    /// episodes or with a prescribed beginning.
+    /// episodes, with other messages or with a prescribed beginning.
     pub program: Option<Playing<'a>>,
 }
 

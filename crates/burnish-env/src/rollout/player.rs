@@ -201,8 +201,7 @@ impl<'a> Player<'a> {
 fn fatal(spawn: &Spawn<'_>, rollout: usize, turn: usize, source: ContactError) -> RolloutError {
     let (task, role) = (spawn.task.id.clone(), spawn.role);
     match source {
-        // Later turns are never refused for their length; a partner's may be.
-        ContactError::Policy(PolicyError::PromptTooLong { tokens, tokens_max }) if turn == 0 => {
+        ContactError::Policy(PolicyError::PromptTooLong { tokens, tokens_max }) => {
             RolloutError::Overlong { task, tokens, tokens_max }
         }
         ContactError::Policy(source) => RolloutError::Policy { task, role, rollout, turn, source },

@@ -261,6 +261,11 @@ impl<'a> Seat<'a> {
             Err(ContactError::Policy(source)) if is_for_verdict => {
                 Err(Stop::Unscored(Ending::EnvironmentError, format!("it could not be judged: {source}")))
             }
+            // An overlong prompt of somebody else is not the policy's.
+            Err(ContactError::Policy(source @ PolicyError::PromptTooLong { .. })) => {
+                let problem = format!("`{}`: {source}", self.others[at].name);
+                Err(self.stop(PolicyError::Failed(problem).into()))
+            }
             Err(error) => Err(self.stop(error)),
         }
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use burnish_core::{
-    Contact, Ending, Episode, Message, Policy, StopReason, Task, Told, Trace, Turn, TurnOutput, Validity,
+    Contact, Ending, Episode, Message, Policy, PolicyError, Script, StopReason, Task, Told, Trace, Turn,
+    TurnOutput, Validity,
 };
 use burnish_env::rollout::{POLICY, Partners, Playing, RolloutSpec, play_with, replay};
 use burnish_env::{Bound, EnvError, Environment, Generator, TaskSet};
@@ -187,4 +188,20 @@ fn an_environment_that_comes_to_another_point_ends_the_way() {
     assert_eq!(episode.ending, Ending::Lost);
     let Validity::Unscored { reason } = &episode.verdict.validity else { panic!("{episode:?}") };
     assert!(reason.contains("does not come to the same point"), "{reason}");
+}
+
+#[test]
+fn an_overlong_prompt_of_somebody_else_is_not_taken_for_the_policys() {
+    let (till, task) = (Till::default(), task());
+    let script = [Message::assistant("ask size?")];
+    let strays = Strays { before: None, after: None };
+    let (spawns, nobody) = ([spawn(&task, 1)], Partners::default());
+    for program in [None, Some(Playing { program: &strays, others: &nobody })] {
+        let mut user = Script::new(|_| Err(PolicyError::PromptTooLong { tokens: 9, tokens_max: 5 }));
+        let mut policy = scripted(&script);
+        let cast = Cast::default().with(POLICY, &mut policy).with("user", &mut user);
+        let spec = RolloutSpec { program, ..spec(&till, &spawns) };
+        let error = play_with(cast, &mut Simulated::new(|_| Duration::ZERO), &spec).unwrap_err().to_string();
+        assert!(error.contains("`user`") && error.contains("9 tokens"), "{error}");
+    }
 }

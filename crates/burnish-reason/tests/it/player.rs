@@ -270,3 +270,24 @@ fn a_judge_reads_the_conversation_up_to_the_answer() {
     assert_eq!(&read[..2], ["?|2", "?|2"]);
     assert_eq!(&read[2..], ["User: ?\nAssistant: 2\nUser: you said 2|4"; 2]);
 }
+
+#[test]
+fn a_policy_that_judges_itself_has_one_trace_which_ends_with_the_chosen_answer() {
+    let config = json!({"samples": 3, "score": {"by": "judge"}});
+    let strategy = StrategyConfig { strategy: "best_of_n".into(), config }.build().unwrap();
+    let (player, policy): (_, Arc<str>) = (Player::new(strategy, Vec::new()), POLICY.into());
+    let episode = Started::new(Address::new(8, Purpose::Environment), Known::default(), async |handle| {
+        let over = player.play(&handle, &policy, Box::new(Echo::new(1))).await?;
+        Ok::<_, ContactError>(over.answers()[0].content.clone())
+    });
+    let mut speaker = Speaker::new(number);
+    let cast = Cast::default().with(POLICY, &mut speaker);
+    let finished = run(vec![episode], cast, &mut Simulated::new(|_| unreachable!())).unwrap().remove(0);
+    let [trace] = &finished.traces[..] else { panic!("{} traces", finished.traces.len()) };
+    assert_eq!(trace.nodes()[trace.head().unwrap().0].text, finished.value);
+    assert_eq!(
+        trace.nodes().iter().filter(|node| node.parent.is_none()).count(),
+        4,
+        "a question and three grades"
+    );
+}
