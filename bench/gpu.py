@@ -37,6 +37,7 @@ STAGES = {
     "sample-torch": "`sample` by transformers' generate with a static cache",
     "attention-torch": "SDPA of PyTorch, causal, 16 heads of 128: each backend, also with sums in a fixed order",
     "kernels-step": "the kernels of a training step of 8 sequences of 1024 tokens by time, by Nsight Compute (ncu)",
+    "kernels-step-hybrid": "the same of Qwen3.5-0.8B's shape",
     "kernels-sample": "the same of 64 prompts of 512 tokens and 4 decoding steps",
 }
 
@@ -342,6 +343,7 @@ RUNS = {
     "sample-torch": lambda stage: speed(stage, torchs("sample.py", *SAMPLES)),
     "attention-torch": stage_attention,
     "kernels-step": lambda stage: kernels(stage, ours("step", "--batch", "8", "--length", "1024")),
+    "kernels-step-hybrid": lambda stage: kernels(stage, ours("step", "--batch", "8", "--length", "1024", name=HYBRID)),
     "kernels-sample": lambda stage: kernels(stage, sample(64, 512, 4)),
 }
 assert RUNS.keys() == STAGES.keys()
