@@ -43,8 +43,10 @@ def fma(head_dim, shared):
 
 def mma(head_dim, shared):
     """The same for attention_mma.cu; None if no tiles fit."""
-    size = lambda rows, columns: 2 * (2 * rows + 4 * columns) * (head_dim + 8) + 4 * 2 * columns
-    tiles = next((tiles for tiles in ((64, 64), (64, 32)) if size(*tiles) <= shared), None)
+    decoding = 2 * 17 * 16 * (head_dim + 8)
+    size = lambda rows, columns: max(decoding, 2 * (2 * rows + 4 * columns) * (head_dim + 8) + 4 * 2 * columns)
+    order = ((64, 64), (64, 32)) if head_dim <= 128 else ((128, 32), (64, 32))
+    tiles = next((tiles for tiles in order if size(*tiles) <= shared), None)
     if tiles is None:
         return None
     return [f"-DHEAD_DIM={head_dim}", f"-DROWS={tiles[0]}", f"-DCOLUMNS={tiles[1]}"], size(*tiles)
@@ -78,7 +80,7 @@ def variants(name, arch):
         return [([], 0)]
     if arch == "sm_75":
         return []  # no bf16 on tensor cores
-    found = {d: mma(d, SHARED[arch]) for d in HEAD_DIMS if d % 16 == 0 and d <= 128}
+    found = {d: mma(d, SHARED[arch]) for d in HEAD_DIMS if d % (16 if d <= 128 else 32) == 0}
     missing = [d for d in (64, 128) if found[d] is None]
     if missing:
         sys.exit(f"attention on tensor cores does not fit {arch} for heads of {missing}")

@@ -9,7 +9,10 @@ use std::{
 
 use super::{
     Cuda, Options, lock,
-    ops::{attention::MMA_TILES, forest::MmaTiles},
+    ops::{
+        attention::{LARGE_MMA_TILES, MMA_TILES},
+        forest::MmaTiles,
+    },
 };
 use crate::Precision;
 
@@ -18,13 +21,14 @@ use crate::Precision;
 pub(crate) const ATTENTION: [(usize, usize); 5] = [(6, 16), (20, 32), (32, 64), (64, 32), (16, 64)];
 
 /// Sizes of heads and tiles for which there are attention kernels on tensor cores.
-pub(crate) const ATTENTION_MMA: [(usize, MmaTiles); 3] =
-    [(16, MMA_TILES[0]), (48, MMA_TILES[0]), (48, MMA_TILES[1])];
+pub(crate) const ATTENTION_MMA: [(usize, MmaTiles); 4] =
+    [(16, MMA_TILES[0]), (48, MMA_TILES[0]), (48, MMA_TILES[1]), (160, LARGE_MMA_TILES[0])];
 
 /// [`ATTENTION_MMA`], and on a real card also the heads of large models, which take the emulation too long.
 pub(crate) fn attention_mma() -> Vec<(usize, MmaTiles)> {
     let large = [(64, MMA_TILES[0]), (128, MMA_TILES[0]), (128, MMA_TILES[1])];
-    ATTENTION_MMA.into_iter().chain(large.into_iter().filter(|_| is_real())).collect()
+    let large = large.into_iter().chain(LARGE_MMA_TILES.map(|tiles| (256, tiles)));
+    ATTENTION_MMA.into_iter().chain(large.filter(|_| is_real())).collect()
 }
 
 /// Sizes of heads for which there are kernels by the instructions of 9.0; none if the device has others.

@@ -1,5 +1,5 @@
 // As attention.cu, on tensor cores: operands and results in bf16, sums and softmax in f32. For HEAD_DIM a multiple of 16 up to
-// 128, on cards of compute capability 8.0 and above.
+// 128, or of 32 up to 256, on cards of compute capability 8.0 and above.
 //
 // A block works on a tile of ROWS rows, 16 per warp, and walks over tiles of COLUMNS columns; the next tile is copied
 // while one is worked on. The host chooses both (multiples of 16 and of 32) by the shared memory that the card has. Two results of a product side by side, rounded, are the left operand of
@@ -8,6 +8,12 @@
 #define THREADS (2 * ROWS)
 #define STRIDE (HEAD_DIM + 8) // 16 bytes more than a row: eight rows of a matrix are in different banks
 #define STEPS (HEAD_DIM / 16)
+// Of larger heads than 128, registers hold sums of one row by all columns, but not left operands beside them, nor the sums of
+// keys and values together: left operands are read again for each product, and gradients of keys and values are made by two
+// blocks, of half the columns each, which both compute the scores.
+#define IS_LARGE (HEAD_DIM > 128)
+#define PARTS (IS_LARGE ? 2 : 1)
+#define PART_STEPS (STEPS / PARTS)
 
 // Copies rows `first..first + rows` of a head into a tile of `height` rows; zeros beyond.
 __device__ __forceinline__ void copy_tile(bf16* to, const bf16* from, int first, int rows, int width, int height) {
@@ -40,11 +46,12 @@ __device__ __forceinline__ void multiply_rows(float scores[2 * BLOCKS][4], const
     }
 }
 
-// sums (16 by HEAD_DIM) += a · (16 rows of `tile`).
-__device__ __forceinline__ void multiply_columns(float sums[2 * STEPS][4], const u32 a[4], const bf16* tile, int lane) {
+// sums (16 by 16 COUNT) += a · (16 rows of `tile`).
+template <int COUNT>
+__device__ __forceinline__ void multiply_columns(float sums[2 * COUNT][4], const u32 a[4], const bf16* tile, int lane) {
     const bf16* row = tile + LEFT_ROW(lane) * STRIDE + LEFT_COLUMN(lane);
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
+    for (int step = 0; step < COUNT; ++step) {
         u32 b[4];
         load_transposed(b, row + 16 * step);
         multiply_add(sums[2 * step], a, b[0], b[1]);
@@ -56,10 +63,22 @@ __device__ __forceinline__ void load_left(u32 a[4], const bf16* tile, int step, 
     load_matrices(a, tile + LEFT_ROW(lane) * STRIDE + LEFT_COLUMN(lane) + 16 * step);
 }
 
-__device__ __forceinline__ void load_lefts(u32 a[STEPS][4], const bf16* tile, int lane) {
+// A warp's rows as left operands: in registers, or in the tile that they are read from each time.
+struct Lefts {
+    u32 held[IS_LARGE ? 1 : STEPS][4];
+    const bf16* tile;
+
+    __device__ __forceinline__ void hold(const bf16* rows, int lane) {
+        tile = rows;
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step) load_left(a[step], tile, step, lane);
-}
+        for (int step = 0; step < STEPS && !IS_LARGE; ++step) load_left(held[step], tile, step, lane);
+    }
+    __device__ __forceinline__ const u32* of(int step, int lane) {
+        if (!IS_LARGE) return held[step];
+        load_left(held[0], tile, step, lane);
+        return held[0];
+    }
+};
 
 // Two neighbouring results as a left operand.
 __device__ __forceinline__ void as_left(u32 a[4], const float left[4], const float right[4]) {
@@ -70,7 +89,8 @@ __device__ __forceinline__ void as_left(u32 a[4], const float left[4], const flo
 }
 
 // Writes the warp's part of `rows` rows of a head.
-__device__ __forceinline__ void store_sums(bf16* to, const float sums[2 * STEPS][4], int first, int rows, int width,
+template <int COUNT>
+__device__ __forceinline__ void store_sums(bf16* to, const float sums[2 * COUNT][4], int first, int rows, int width,
                                            int warp, int lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -78,7 +98,7 @@ __device__ __forceinline__ void store_sums(bf16* to, const float sums[2 * STEPS]
         if (row >= rows) continue;
         bf16* at = to + (i64)(first + row) * width + lane % 4 * 2;
 #pragma unroll
-        for (int n = 0; n < 2 * STEPS; ++n) *(u32*)(at + 8 * n) = pack(sums[n][2 * half], sums[n][2 * half + 1]);
+        for (int n = 0; n < 2 * COUNT; ++n) *(u32*)(at + 8 * n) = pack(sums[n][2 * half], sums[n][2 * half + 1]);
     }
 }
 
@@ -134,7 +154,7 @@ KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q
     float max[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, sum[2] = {0.0f, 0.0f}, unit = scale * LOG2_E;
     float sums[2 * STEPS][4];
     CLEAR(sums, 2 * STEPS)
-    u32 left[STEPS][4];
+    Lefts left;
     for (int tile = 0; !walk.is_done(); ++tile) {
         Walk<COLUMNS> next = walk;
         next.advance();
@@ -146,14 +166,14 @@ KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q
         commit_copies();
         wait_for_copies_but_latest();
         __syncthreads();
-        if (tile == 0) load_lefts(left, queries + warp * 16 * STRIDE, lane);
+        if (tile == 0) left.hold(queries + warp * 16 * STRIDE, lane);
         const bf16* tile_keys = keys + tile % 2 * COLUMNS * STRIDE;
         const bf16* tile_values = values + tile % 2 * COLUMNS * STRIDE;
         float scores[COLUMNS / 8][4];
         CLEAR(scores, COLUMNS / 8)
 #pragma unroll
         for (int step = 0; step < STEPS; ++step)
-            multiply_rows<COLUMNS / 16>(scores, left[step], tile_keys, step, lane);
+            multiply_rows<COLUMNS / 16>(scores, left.of(step, lane), tile_keys, step, lane);
         // Does this warp see all of the tile?
         bool is_whole = walk.count() == COLUMNS && (!walk.causal || walk.start + COLUMNS <= row + warp * 16 + 1);
 #pragma unroll
@@ -173,7 +193,7 @@ KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q
         for (int n = 0; n < COLUMNS / 16; ++n) {
             u32 weights[4];
             as_left(weights, scores[2 * n], scores[2 * n + 1]);
-            multiply_columns(sums, weights, tile_values + 16 * n * STRIDE, lane);
+            multiply_columns<STEPS>(sums, weights, tile_values + 16 * n * STRIDE, lane);
         }
         __syncthreads(); // the tile is overwritten next
         walk = next;
@@ -191,7 +211,7 @@ KERNEL(THREADS, attention_mma_forward, bf16* out, float* log_sums, const bf16* q
         int at = warp * 16 + lane / 4 + 8 * half;
         if (lane % 4 == 0 && at < rows) log_sums[(i64)(row + at) * heads + head] = fmaf(max[half], unit, log2f(sum[half]));
     }
-    store_sums(out + head * HEAD_DIM, sums, row, rows, width, warp, lane);
+    store_sums<STEPS>(out + head * HEAD_DIM, sums, row, rows, width, warp, lane);
 }
 
 // As attention_backward_queries.
@@ -221,7 +241,7 @@ KERNEL(THREADS, attention_mma_backward_queries, bf16* d_q, const bf16* q, const 
         log_sum[half] = at < rows ? log_sums[(i64)(row + at) * heads + head] : 0.0f;
         row_sum[half] = at < rows ? row_sums[(i64)(row + at) * heads + head] : 0.0f;
     }
-    u32 left[STEPS][4], d_left[STEPS][4];
+    Lefts left, d_left;
     for (int tile = 0; !walk.is_done(); ++tile) {
         Walk<COLUMNS> next = walk;
         next.advance();
@@ -234,8 +254,8 @@ KERNEL(THREADS, attention_mma_backward_queries, bf16* d_q, const bf16* q, const 
         wait_for_copies_but_latest();
         __syncthreads();
         if (tile == 0) {
-            load_lefts(left, queries + warp * 16 * STRIDE, lane);
-            load_lefts(d_left, d_outs + warp * 16 * STRIDE, lane);
+            left.hold(queries + warp * 16 * STRIDE, lane);
+            d_left.hold(d_outs + warp * 16 * STRIDE, lane);
         }
         const bf16* tile_keys = keys + tile % 2 * COLUMNS * STRIDE;
         const bf16* tile_values = values + tile % 2 * COLUMNS * STRIDE;
@@ -247,8 +267,8 @@ KERNEL(THREADS, attention_mma_backward_queries, bf16* d_q, const bf16* q, const 
             CLEAR(d_s, 4)
 #pragma unroll
             for (int step = 0; step < STEPS; ++step) {
-                multiply_rows<2>(p, left[step], tile_keys + column * STRIDE, step, lane);
-                multiply_rows<2>(d_s, d_left[step], tile_values + column * STRIDE, step, lane);
+                multiply_rows<2>(p, left.of(step, lane), tile_keys + column * STRIDE, step, lane);
+                multiply_rows<2>(d_s, d_left.of(step, lane), tile_values + column * STRIDE, step, lane);
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
@@ -265,13 +285,13 @@ KERNEL(THREADS, attention_mma_backward_queries, bf16* d_q, const bf16* q, const 
             for (int n = 0; n < 2; ++n) {
                 u32 weights[4];
                 as_left(weights, d_s[2 * n], d_s[2 * n + 1]);
-                multiply_columns(sums, weights, tile_keys + (column + 16 * n) * STRIDE, lane);
+                multiply_columns<STEPS>(sums, weights, tile_keys + (column + 16 * n) * STRIDE, lane);
             }
         }
         __syncthreads();
         walk = next;
     }
-    store_sums(d_q + head * HEAD_DIM, sums, row, rows, width, warp, lane);
+    store_sums<STEPS>(d_q + head * HEAD_DIM, sums, row, rows, width, warp, lane);
 }
 
 // As attention_backward_keys.
@@ -279,7 +299,8 @@ KERNEL(THREADS, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q
        const bf16* d_out, const float* log_sums, const float* row_sums, const int* tasks, const int* ranges, int heads,
        int kv_heads, float scale) {
     const int* task = tasks + (i64)blockIdx.x * 4;
-    int row = task[0], rows = task[1], kv_head = blockIdx.y, group = heads / kv_heads;
+    int row = task[0], rows = task[1], kv_head = blockIdx.y / PARTS, group = heads / kv_heads;
+    int from = blockIdx.y % PARTS * 16 * PART_STEPS; // the first of the columns that are summed
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, width = heads * HEAD_DIM, kv_width = kv_heads * HEAD_DIM;
     bf16* keys = (bf16*)DYNAMIC_SHARED;
     bf16* values = keys + ROWS * STRIDE;
@@ -292,9 +313,9 @@ KERNEL(THREADS, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q
     copy_tile(queries, q + walk.head * HEAD_DIM, walk.start, walk.count(), width, COLUMNS);
     copy_tile(d_outs, d_out + walk.head * HEAD_DIM, walk.start, walk.count(), width, COLUMNS);
     commit_copies();
-    float key_sums[2 * STEPS][4], value_sums[2 * STEPS][4];
-    CLEAR(key_sums, 2 * STEPS)
-    CLEAR(value_sums, 2 * STEPS)
+    float key_sums[2 * PART_STEPS][4], value_sums[2 * PART_STEPS][4];
+    CLEAR(key_sums, 2 * PART_STEPS)
+    CLEAR(value_sums, 2 * PART_STEPS)
     for (int tile = 0; !walk.is_done(); ++tile) {
         Walk<COLUMNS> next = walk;
         next.advance();
@@ -306,9 +327,9 @@ KERNEL(THREADS, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q
         commit_copies();
         if (threadIdx.x < 2 * COLUMNS) { // fewer than threads
             int query = threadIdx.x % COLUMNS;
-            const float* from = threadIdx.x < COLUMNS ? log_sums : row_sums;
+            const float* sums = threadIdx.x < COLUMNS ? log_sums : row_sums;
             i64 at = (i64)(walk.start + query) * heads + walk.head;
-            numbers[threadIdx.x] = query < walk.count() ? from[at] : 0.0f;
+            numbers[threadIdx.x] = query < walk.count() ? sums[at] : 0.0f;
         }
         wait_for_copies_but_latest();
         __syncthreads();
@@ -347,16 +368,16 @@ KERNEL(THREADS, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q
             for (int n = 0; n < 2; ++n) {
                 u32 weights[4];
                 as_left(weights, p[2 * n], p[2 * n + 1]);
-                multiply_columns(value_sums, weights, tile_d_outs + (column + 16 * n) * STRIDE, lane);
+                multiply_columns<PART_STEPS>(value_sums, weights, tile_d_outs + (column + 16 * n) * STRIDE + from, lane);
                 as_left(weights, d_s[2 * n], d_s[2 * n + 1]);
-                multiply_columns(key_sums, weights, tile_queries + (column + 16 * n) * STRIDE, lane);
+                multiply_columns<PART_STEPS>(key_sums, weights, tile_queries + (column + 16 * n) * STRIDE + from, lane);
             }
         }
         __syncthreads();
         walk = next;
     }
-    store_sums(d_k + kv_head * HEAD_DIM, key_sums, row, rows, kv_width, warp, lane);
-    store_sums(d_v + kv_head * HEAD_DIM, value_sums, row, rows, kv_width, warp, lane);
+    store_sums<PART_STEPS>(d_k + kv_head * HEAD_DIM + from, key_sums, row, rows, kv_width, warp, lane);
+    store_sums<PART_STEPS>(d_v + kv_head * HEAD_DIM + from, value_sums, row, rows, kv_width, warp, lane);
 }
 
 // The decoding step of decode.cu: single queries over the rows that they see in pages. Sixteen heads that share keys are the
@@ -408,8 +429,8 @@ KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const
     commit_copies();
     wait_for_copies_but_latest();
     __syncthreads();
-    u32 left[STEPS][4];
-    load_lefts(left, queries, lane);
+    Lefts left;
+    left.hold(queries, lane);
     float max[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, sum[2] = {0.0f, 0.0f}, unit = scale * LOG2_E;
     float results[2 * STEPS][4];
     CLEAR(results, 2 * STEPS)
@@ -419,7 +440,7 @@ KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const
         float scores[2][4];
         CLEAR(scores, 2)
 #pragma unroll
-        for (int step = 0; step < STEPS; ++step) multiply_rows<1>(scores, left[step], keys, step, lane);
+        for (int step = 0; step < STEPS; ++step) multiply_rows<1>(scores, left.of(step, lane), keys, step, lane);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
@@ -431,7 +452,7 @@ KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const
         }
         u32 weights[4];
         as_left(weights, scores[0], scores[1]);
-        multiply_columns(results, weights, keys + 2 * PAGE_TILE, lane);
+        multiply_columns<STEPS>(results, weights, keys + 2 * PAGE_TILE, lane);
         int next = entry + 2 * DECODE_WARPS;
         __syncwarp(); // all lanes have read what is overwritten next
         if (next < count)

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use half::bf16;
 
-use super::forest::{AttentionKernel, Forest, MmaTiles, Uploaded};
+use super::{
+    decode::mma_decode_bytes,
+    forest::{AttentionKernel, Forest, MmaTiles, Uploaded},
+};
 use crate::{
     HeadShape, Layout, Precision,
     cuda::{
@@ -25,6 +28,15 @@ const THREADS: usize = 256;
 /// have 99. Tiles of 128 rows were slower (`bench/RESULTS.md`).
 pub(crate) const MMA_TILES: [MmaTiles; 2] =
     [MmaTiles { rows: 64, columns: 64 }, MmaTiles { rows: 64, columns: 32 }];
+
+/// The same for larger heads than [`SMALL_HEAD`]. With heads of 256 they take 198 and 132 KiB, so that a block has a
+/// multiprocessor to itself: the first has eight warps there.
+pub(crate) const LARGE_MMA_TILES: [MmaTiles; 2] =
+    [MmaTiles { rows: 128, columns: 32 }, MmaTiles { rows: 64, columns: 32 }];
+
+/// Most columns of a head whose gradients of keys and values one block of `kernels/attention_mma.cu` makes; those of a
+/// larger one are made by two, of half the columns each.
+const SMALL_HEAD: usize = 128;
 
 /// Bytes of shared memory for `tiles` tiles of rows and one of weights, in the layout of `kernels/attention.cu`.
 fn fma_bytes(head_dim: usize, tile: usize, tiles: usize) -> usize {
@@ -90,11 +102,13 @@ pub(crate) fn method_of(
     capability: (i32, i32),
     shared_bytes_max: usize,
 ) -> AttentionKernel {
-    let has_mma = capability.0 >= 8 && head_dim.is_multiple_of(16) && head_dim <= 128;
-    let fits = |tiles: &MmaTiles| mma_bytes(head_dim, *tiles, 2) <= shared_bytes_max;
+    let (tiles, multiple) = if head_dim <= SMALL_HEAD { (MMA_TILES, 16) } else { (LARGE_MMA_TILES, 32) };
+    let has_mma = capability.0 >= 8 && head_dim.is_multiple_of(multiple) && head_dim <= 2 * SMALL_HEAD;
+    let bytes = |tiles| mma_bytes(head_dim, tiles, 2).max(mma_decode_bytes(head_dim));
+    let fits = |tiles: &MmaTiles| bytes(*tiles) <= shared_bytes_max;
     if precision == Precision::Bf16
         && has_mma
-        && let Some(tiles) = MMA_TILES.into_iter().find(fits)
+        && let Some(tiles) = tiles.into_iter().find(fits)
     {
         return AttentionKernel::Mma(tiles);
     }
@@ -188,7 +202,7 @@ impl Inputs<'_> {
     fn launch(&self, cuda: &Cuda, pass: &Pass<'_>, mut arguments: Vec<Argument>) {
         let HeadShape { heads, kv_heads, head_dim } = self.shape;
         let Pass { kernels: [fma, mma, wgmma], walk, walks, tiles: [fixed, walked] } = *pass;
-        let heads_of_task = if walks == Side::Queries { heads } else { kv_heads };
+        let mut heads_of_task = if walks == Side::Queries { heads } else { kv_heads };
         arguments.extend([walk.tasks.all(), walk.ranges.all()].map(Argument::from));
         let (program, name, plan) = match self.forest.method {
             AttentionKernel::Fma { tile } => {
@@ -197,6 +211,9 @@ impl Inputs<'_> {
                 (Program::Attention { head_dim, tile }, fma, plan)
             }
             AttentionKernel::Mma(tiles) => {
+                if walks == Side::Keys && head_dim > SMALL_HEAD {
+                    heads_of_task *= 2;
+                }
                 // A warp for each 16 rows.
                 let plan = LaunchShape::blocks(walk.count, heads_of_task, 2 * tiles.rows);
                 (
@@ -305,7 +322,7 @@ mod tests {
     use super::*;
     use crate::{
         Segment, Visibility,
-        cuda::testing::{ATTENTION, ATTENTION_MMA, attention_mma, attention_wgmma, device},
+        cuda::testing::{ATTENTION, ATTENTION_MMA, attention_mma, attention_wgmma, device, is_real},
         ops, reference,
         testing::{assert_close, random, wide},
     };
@@ -323,12 +340,17 @@ mod tests {
         assert_eq!([64, 128].map(|dim| method(dim, Bf16, h100)), [large; 2]);
         assert_eq!([64, 128].map(|dim| method(dim, Bf16, a100)), [large; 2]);
         assert_eq!([64, 96, 128].map(|dim| method(dim, Bf16, ada)), [large, large, small]);
-        assert!(MMA_TILES.iter().all(|tiles| tiles.columns <= tiles.rows), "threads load numbers of columns");
-        assert_eq!([40, 256].map(|dim| method(dim, Bf16, h100)), [fma(64), fma(32)]);
+        let mut tiles = MMA_TILES.iter().chain(&LARGE_MMA_TILES);
+        assert!(tiles.all(|tiles| tiles.columns <= tiles.rows), "threads load numbers of columns");
+        let [large_head, on_a100] = LARGE_MMA_TILES.map(AttentionKernel::Mma);
+        assert_eq!([160, 256].map(|dim| method(dim, Bf16, h100)), [large_head; 2]);
+        assert_eq!([160, 256].map(|dim| method(dim, Bf16, a100)), [large_head, on_a100]);
+        assert_eq!([40, 144, 288].map(|dim| method(dim, Bf16, h100)), [fma(64), fma(64), fma(32)]);
+        assert_eq!(method(256, Bf16, ada), fma(16));
         assert_eq!(method(64, Bf16, turing), fma(32));
         let batch = |dim, (capability, bytes)| batch_method_of(dim, Bf16, capability, bytes);
         assert_eq!([64, 128].map(|dim| batch(dim, h100)), [AttentionKernel::Wgmma; 2]);
-        assert_eq!([96, 80].map(|dim| batch(dim, h100)), [large; 2]);
+        assert_eq!([96, 80, 256].map(|dim| batch(dim, h100)), [large, large, large_head]);
         assert_eq!([a100, ((10, 0), h100.1)].map(|card| batch(128, card)), [large; 2]);
         assert!([Side::Queries, Side::Keys].iter().all(|&walks| wgmma_bytes(128, 2, walks) <= h100.1));
         for dim in [1, 17, 64, 96, 128, 256] {
@@ -425,6 +447,11 @@ mod tests {
     /// Lengths around multiples of the tile; a tree of depth 3 with an empty segment; one row.
     fn check_layouts(cuda: &Arc<Cuda>, head_dim: usize, method: AttentionKernel) {
         let tile = method.tile();
+        if tile * head_dim > 1 << 14 && !is_real() {
+            // The emulation would take minutes.
+            let tree = forest(&[(tile + 5, None), (3, Some(0)), (0, Some(1)), (7, Some(2))]);
+            return Case::new(head_dim, method, (1, 2), tree).check(cuda);
+        }
         Case::new(head_dim, method, (1, 2), Layout::causal(&[1, tile, 2 * tile + 3])).check(cuda);
         let tree = [
             (tile + 5, None),
