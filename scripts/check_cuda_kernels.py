@@ -60,6 +60,7 @@ def wgmma(head_dim, columns=128, stages=2):
 HEADERS = {
     "attention_mma.cu": ["mma.cuh", "walk.cuh"],
     "attention_wgmma.cu": ["mma.cuh", "hopper.cuh", "walk.cuh"],
+    "few_rows.cu": ["mma.cuh"],
     "delta.cu": ["mma.cuh", "delta.cuh"],
     "delta_backward.cu": ["mma.cuh", "delta.cuh"],
 }
@@ -76,6 +77,8 @@ def variants(name, arch):
         size = lambda tensor: 64 * (4 * (2 * 72 if tensor else 4 * 68) + 4 * 68)
         both = [(tensor, by_channel) for tensor in (0, 1) for by_channel in (0, 1) if size(0) <= SHARED[arch]]
         return [([f"-DTENSOR={t}", f"-DBY_CHANNEL={c}"], size(t)) for t, c in both]
+    if name == "few_rows.cu":
+        return [([], 4 * 16 * 16 * 32)] if arch != "sm_75" else []
     if name != "attention_mma.cu":
         return [([], 0)]
     if arch == "sm_75":

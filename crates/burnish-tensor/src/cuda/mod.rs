@@ -20,6 +20,7 @@ mod arguments;
 mod buffer;
 pub(crate) mod capture;
 mod error;
+mod few_rows;
 pub(crate) mod flow;
 mod launch_shape;
 mod libraries;

@@ -24,7 +24,7 @@ use super::{
 const COMMON: &str = include_str!("kernels/common.cuh");
 
 /// The kernel files.
-pub(crate) const FILES: [(&str, &str); 15] = [
+pub(crate) const FILES: [(&str, &str); 16] = [
     ("elementwise.cu", include_str!("kernels/elementwise.cu")),
     ("gather.cu", include_str!("kernels/gather.cu")),
     ("norm.cu", include_str!("kernels/norm.cu")),
@@ -73,6 +73,7 @@ pub(crate) const FILES: [(&str, &str); 15] = [
         ),
     ),
     ("recurrent.cu", include_str!("kernels/recurrent.cu")),
+    ("few_rows.cu", concat!(include_str!("kernels/mma.cuh"), "\n", include_str!("kernels/few_rows.cu"))),
 ];
 
 /// A kernel file, with its macros.
@@ -93,6 +94,7 @@ pub(crate) enum Program {
     Delta(DeltaKernel),
     DeltaBackward(DeltaKernel),
     Recurrent,
+    FewRows,
 }
 
 /// How `kernels/delta.cuh` is compiled.
@@ -122,6 +124,7 @@ impl Program {
             Program::Delta(_) => 12,
             Program::DeltaBackward(_) => 13,
             Program::Recurrent => 14,
+            Program::FewRows => 15,
         }]
     }
 

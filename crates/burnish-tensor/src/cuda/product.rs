@@ -1,9 +1,9 @@
-//! Matrix products by cuBLAS.
+//! Matrix products: by cuBLAS, those of few rows by our own kernel ([`few_rows`]).
 
 use std::sync::Arc;
 
 use super::{
-    Cuda, CudaError, lock,
+    Cuda, CudaError, few_rows, lock,
     values::{Elements, ElementsMut, Values},
 };
 use crate::Precision;
@@ -86,6 +86,10 @@ pub(crate) fn multiply<'o>(
         }
         Precision::Bf16 => {
             let (a_data, b_data) = (a.data.in_bf16(cuda), b.data.in_bf16(cuda));
+            let is_plain = write == Write::Set && alpha == 1.0 && !a.is_transposed && b.is_transposed;
+            if is_plain && few_rows::fits(cuda, a.rows, a_data.all(), b_data.all()) {
+                return few_rows::multiply(cuda, out, a.rows, a_data.all(), b_data.all());
+            }
             let (a, b) = ((a, a_data.all().address()), (b, b_data.all().address()));
             call(cuda, out.again(), write, alpha, a, b, sys::cudaDataType::CUDA_R_16BF);
         }

@@ -53,3 +53,10 @@ namespace recurrent {
 #include "../kernels/recurrent.cu"
 }
 #undef PROGRAM
+#define PROGRAM "few_rows.cu"
+namespace few_rows {
+#include "../kernels/mma.cuh"
+
+#include "../kernels/few_rows.cu"
+}
+#undef PROGRAM
