@@ -95,8 +95,8 @@ pub(crate) struct Prefill {
     /// How many tokens of each prompt were read before.
     pasts: Vec<usize>,
     prompts: Vec<Block>,
-    /// Where keys and values go on a GPU, and what goes on from cached ones; the same at every layer.
-    places: Option<(PageSlots, Option<PagesContinued>)>,
+    /// Where keys and values go on a GPU, and how prompts go on from there; the same at every layer.
+    places: Option<(PageSlots, PagesContinued)>,
     /// The states that the prompts end in, on a GPU; the same at every layer.
     recurrent: Option<Arc<RecurrentRows>>,
 }
@@ -116,6 +116,26 @@ impl Prefill {
         recurrent_rows(&mut self.recurrent, tape, states, lens)
     }
 
+    /// Were beginnings of prompts read before?
+    fn goes_on(&self) -> bool {
+        self.pasts.iter().any(|&past| past > 0)
+    }
+
+    /// The cache on the GPU that holds the prompts' pages, if they are on one, and [`Prefill::places`].
+    fn places(&mut self, tape: &Tape<'_>) -> Option<(&PagedCache, &PageSlots, &PagesContinued)> {
+        let Prefill { whole, pasts, prompts, places, .. } = self;
+        let cache = prompts.iter().find_map(Block::paged)?;
+        let slots = |from: &dyn Fn(usize) -> usize| -> Vec<usize> {
+            let blocks = whole.layout.segments().iter().zip(&*prompts).enumerate();
+            blocks.flat_map(|(at, (segment, block))| block.slots(from(at)..segment.len)).collect()
+        };
+        let (slots, continued) = places.get_or_insert_with(|| {
+            let continued = tape.pages_continued(cache, &slots(&|_| 0), &whole.layout, pasts, whole.shape);
+            (tape.page_slots(cache, &slots(&|at| pasts[at])), continued)
+        });
+        Some((cache, slots, continued))
+    }
+
     /// The prompts that were read, in the order of the pack.
     pub(crate) fn into_blocks(mut self) -> Vec<Block> {
         for (segment, block) in self.whole.layout.segments().iter().zip(&mut self.prompts) {
@@ -127,25 +147,17 @@ impl Prefill {
 
 impl Mix for Prefill {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
-        let Prefill { whole, pasts, prompts, places, .. } = self;
-        let segments = whole.layout.segments();
-        if let Some(cache) = prompts.iter().find_map(Block::paged) {
-            let (slots, continued) = places.get_or_insert_with(|| {
-                let slots = |from: &dyn Fn(usize) -> usize| -> Vec<usize> {
-                    let blocks = segments.iter().zip(&*prompts).enumerate();
-                    blocks.flat_map(|(at, (segment, block))| block.slots(from(at)..segment.len)).collect()
-                };
-                let goes_on = pasts.iter().any(|&past| past > 0);
-                let continued = goes_on
-                    .then(|| tape.pages_continued(cache, &slots(&|_| 0), &whole.layout, pasts, whole.shape));
-                (tape.page_slots(cache, &slots(&|at| pasts[at])), continued)
-            });
+        let (goes_on, shape) = (self.goes_on(), self.whole.shape);
+        if let Some((cache, slots, continued)) = self.places(tape) {
             tape.write_pages(cache, layer, slots, &k, &v);
-            return match continued {
-                Some(continued) => tape.continued_paged_attention(&q, whole.shape, cache, layer, continued),
-                None => whole.attend(tape, layer, q, k, v),
+            return if goes_on {
+                tape.continued_paged_attention(&q, shape, cache, layer, continued)
+            } else {
+                self.whole.attend(tape, layer, q, k, v)
             };
         }
+        let Prefill { whole, pasts, prompts, .. } = self;
+        let segments = whole.layout.segments();
         let width = k.cols();
         let mut start = 0;
         let unread: Vec<_> = segments
@@ -160,9 +172,11 @@ impl Mix for Prefill {
         prompts.par_iter_mut().zip(&*pasts).zip(unread).for_each(|((block, &past), rows)| {
             block.write(layer, past, &k.data()[rows.clone()], &v.data()[rows]);
         });
-        if pasts.iter().all(|&past| past == 0) {
-            return whole.attend(tape, layer, q, k, v);
+        if !goes_on {
+            return self.whole.attend(tape, layer, q, k, v);
         }
+        let Prefill { whole, pasts, prompts, .. } = self;
+        let segments = whole.layout.segments();
         let elements = whole.layout.rows() * width;
         let (mut keys, mut values) = (Buffer::part(elements), Buffer::part(elements));
         let (mut rest_k, mut rest_v) = (&mut *keys, &mut *values);
@@ -176,6 +190,19 @@ impl Mix for Prefill {
         parts.into_par_iter().for_each(|(block, k, v)| block.read(layer, k, v));
         let mixed = continued_attention(q.data(), &keys, &values, whole.shape, &whole.layout, pasts);
         tape.external(q.rows(), q.cols(), mixed)
+    }
+
+    fn attend_projected(
+        &mut self,
+        tape: &mut Tape<'_>,
+        layer: usize,
+        x: &Var,
+        maps: &HeadMaps,
+        positions: &Arc<[u32]>,
+    ) -> Option<Var> {
+        let (cache, slots, continued) = self.places(tape)?;
+        let q = tape.project_to_pages(x, maps, positions, (cache, layer, slots));
+        Some(tape.continued_paged_attention(&q, maps.shape, cache, layer, continued))
     }
 
     // Prompts of recurrent models are read from their beginning, so the layout is that of the rows here.

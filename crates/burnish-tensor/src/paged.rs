@@ -59,10 +59,16 @@ struct Continued {
     /// Where the keys and values of all rows are.
     slots: Slots,
     forest: Forest,
+    unread: Option<Unread>,
+}
+
+/// Which rows have queries, where not all have.
+#[derive(Debug)]
+struct Unread {
     /// For each row of the sequences its query; an arbitrary one for those that were read before, which nobody reads.
     queries: Ids,
     /// The rows that have queries, among all.
-    unread: Ids,
+    rows: Ids,
 }
 
 impl PagedCache {
@@ -120,8 +126,8 @@ impl<'p> Tape<'p> {
         PagesSeen { seen: Seen::upload(self.beside_cache().cuda, lists) }
     }
 
-    /// Prepares attention of sequences whose first rows, `pasts[i]` of segment `i` of `layout`, were read before: `slots`
-    /// says where the keys and values of all their rows are ([`Tape::page_slots`]).
+    /// Prepares attention of sequences whose first rows, `pasts[i]` of segment `i` of `layout` and often none, were read
+    /// before: `slots` says where the keys and values of all their rows are ([`Tape::page_slots`]).
     ///
     /// # Panics
     /// If the cache has no such page, there is not one slot for each row, or a past is longer than its segment.
@@ -150,11 +156,15 @@ impl<'p> Tape<'p> {
             }
         }
         let precision = self.params().precision();
+        let some_were_read = unread.len() < slots.len();
+        let unread = some_were_read.then(|| Unread {
+            queries: Ids::upload(gpu.cuda, &queries, unread.len()),
+            rows: Ids::upload(gpu.cuda, &unread, slots.len()),
+        });
         let continued = Continued {
             slots: Slots::upload(gpu.cuda, &cache.lock(), slots),
             forest: attention::forest(gpu.cuda, layout, pasts, shape.head_dim, precision),
-            queries: Ids::upload(gpu.cuda, &queries, unread.len()),
-            unread: Ids::upload(gpu.cuda, &unread, slots.len()),
+            unread,
         };
         PagesContinued { continued }
     }
@@ -172,15 +182,19 @@ impl<'p> Tape<'p> {
         layer: usize,
         continued: &PagesContinued,
     ) -> Var {
-        let Continued { slots, forest, queries, unread } = &continued.continued;
+        let Continued { slots, forest, unread } = &continued.continued;
         let cuda = self.beside_cache().cuda;
         let [k, v] = decode::read(cuda, &cache.lock(), layer, slots);
         let q_data = q.data.device().all();
         let precision = q_data.precision();
-        let whole = embed::forward(cuda, precision, q_data, q.cols, queries);
-        let inputs = Inputs { q: whole.all(), k: k.all(), v: v.all(), shape, forest };
-        let (out, _) = attention::forward(cuda, inputs);
-        let out = embed::forward(cuda, precision, out.all(), q.cols, unread);
+        let attend = |q| attention::forward(cuda, Inputs { q, k: k.all(), v: v.all(), shape, forest }).0;
+        let out = match unread {
+            None => attend(q_data),
+            Some(Unread { queries, rows }) => {
+                let out = attend(embed::forward(cuda, precision, q_data, q.cols, queries).all());
+                embed::forward(cuda, precision, out.all(), q.cols, rows)
+            }
+        };
         self.value(q.rows, q.cols, Data::Device(out))
     }
 

@@ -453,7 +453,7 @@ fn what_goes_on_from_cached_rows_is_as_if_all_had_been_read() {
         let expected = read(&whole);
         let all = tape.page_slots(&cache, &slots);
         tape.write_pages(&cache, 1, &all, &k, &v);
-        for pasts in [[48, 0, 16], [0, 8, 32], [69, 8, 32]] {
+        for pasts in [[48, 0, 16], [0, 8, 32], [69, 8, 32], [0, 0, 0]] {
             let mut unread = Vec::new();
             for (segment, past) in layout.segments().iter().zip(pasts) {
                 unread.extend((segment.start + past..segment.start + segment.len).map(|row| row as u32));
