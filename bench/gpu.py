@@ -32,6 +32,7 @@ STAGES = {
     "sample-filtered": "the same with top-k 20, top-p 0.95 and a repetition penalty",
     "sample-256x512": "batch 256, 512 + 128 tokens, ours",
     "sample-256x64": "batch 256, 64 + 128 tokens, ours",
+    "sample-long": "batch 48, 15,872 + 256 tokens, ours",
     "sample-one": "one sequence, 512 + 512 tokens, ours",
     "sample-yardstick": "nano-vllm's bench: 256 requests of 100 to 1,024 tokens in and out, the lengths of its seed, ours",
     "sample-torch": "`sample` by transformers' generate with a static cache",
@@ -145,8 +146,8 @@ def memory(done):
     return {name: max(unit.get(name, 0) for unit in done) for name in names}
 
 
-def speed(stage, command):
-    worker, done = units(command)
+def speed(stage, command, **counts):
+    worker, done = units(command, **counts)
     seconds = statistics.median(unit["seconds"] for unit in done)
     row = {
         "stage": stage,
@@ -338,6 +339,7 @@ RUNS = {
     "sample-filtered": lambda stage: speed(stage, ours("sample", *SAMPLES, "--filtered")),
     "sample-256x512": lambda stage: speed(stage, sample(256, 512, 128)),
     "sample-256x64": lambda stage: speed(stage, sample(256, 64, 128)),
+    "sample-long": lambda stage: speed(stage, sample(48, 15872, 256), warm=1, most=1),
     "sample-one": lambda stage: speed(stage, sample(1, 512, 512)),
     "sample-yardstick": lambda stage: speed(stage, ours("sample", "--requests", yardstick())),
     "sample-torch": lambda stage: speed(stage, torchs("sample.py", *SAMPLES)),
