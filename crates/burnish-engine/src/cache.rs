@@ -281,7 +281,7 @@ impl<'a> Decode<'a> {
 
     /// Where the states are, if they are on a GPU.
     fn recurrent(&mut self, tape: &Tape<'_>) -> Option<Arc<RecurrentRows>> {
-        let states = self.runs.iter().map(|run| run.cache.answer.recurrent());
+        let states = self.runs.iter().map(Run::state);
         recurrent_rows(&mut self.recurrent, tape, states, self.runs.iter().map(|run| run.rows))
     }
 
@@ -348,6 +348,11 @@ impl Run<'_> {
         self.cache.answer.rows += self.rows;
     }
 
+    /// The state that it goes on from on a GPU, if the model has recurrent layers.
+    pub(crate) fn state(&self) -> Option<&RecurrentState> {
+        self.cache.answer.recurrent()
+    }
+
     /// Where its rows are written on a GPU.
     pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
         let answer = &self.cache.answer;
@@ -387,24 +392,26 @@ impl Mix for Paged<'_> {
         Some(tape.paged_attention(&q, self.shape, self.cache, layer, &self.step.seen))
     }
 
-    fn convolve(&mut self, _tape: &mut Tape<'_>, _layer: usize, _x: &Var, _weight: Param) -> Var {
-        no_state()
+    fn convolve(&mut self, tape: &mut Tape<'_>, layer: usize, x: &Var, weight: Param) -> Var {
+        tape.short_conv_continued(x, weight, self.recurrent(), layer)
     }
 
     fn recur(
         &mut self,
-        _tape: &mut Tape<'_>,
-        _layer: usize,
-        _inputs: DeltaInputs<'_>,
-        _shape: DeltaShape,
+        tape: &mut Tape<'_>,
+        layer: usize,
+        inputs: DeltaInputs<'_>,
+        shape: DeltaShape,
     ) -> Var {
-        no_state()
+        tape.delta_rule_continued(inputs, shape, self.recurrent(), layer)
     }
 }
 
-#[expect(clippy::panic, reason = "a mistake of the program")]
-fn no_state() -> ! {
-    panic!("a recurrent layer in a captured step")
+impl Paged<'_> {
+    #[expect(clippy::expect_used, reason = "a mistake of the program")]
+    fn recurrent(&self) -> &RecurrentRows {
+        self.step.recurrent.as_ref().expect("states of a captured step with recurrent layers")
+    }
 }
 
 impl Mix for Decode<'_> {

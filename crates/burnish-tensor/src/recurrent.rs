@@ -16,13 +16,13 @@ use crate::{
 /// The state of a sequence at all recurrent layers, in the memory of the parameters' GPU.
 #[derive(Debug)]
 pub struct RecurrentState {
-    state: Arc<State>,
+    pub(crate) state: Arc<State>,
 }
 
 /// The states of a batch's sequences, and which rows they have. Every layer uses the same.
 #[derive(Debug)]
 pub struct RecurrentRows {
-    sequences: Sequences,
+    pub(crate) sequences: Sequences,
 }
 
 impl RecurrentState {

@@ -7,21 +7,22 @@ use std::{
 };
 
 use crate::{
-    PageSlots, PagedCache, PagesSeen, Params, Tape, Var,
+    PageSlots, PagedCache, PagesSeen, Params, RecurrentRows, RecurrentState, Tape, Var,
     cuda::{
         Cuda,
         capture::Graph,
         lock,
         memory::Reserve,
         ops::decode::{Lists, Seen, Slots},
+        ops::recurrent::{Sequences, State},
         tape::Batch,
     },
 };
 
 /// The decoding steps of one model over one cache.
 ///
-/// A step's shape is its number of rows and of attention tasks, both rounded up. Padding rows embed id 0, write nothing and
-/// attend to nothing, and no other row depends on them. The first step of a shape runs kernel by kernel. The second is
+/// A step's shape is its number of rows and of attention tasks, both rounded up. Padding rows embed id 0, write nothing,
+/// attend to nothing and have no state, and no other row depends on them. The first step of a shape runs kernel by kernel. The second is
 /// captured, and later ones launch the graph, which uses the same buffers. If a capture fails, all further steps run kernel
 /// by kernel with the same results ([`Device::take_notice`](crate::Device::take_notice) says why).
 ///
@@ -42,6 +43,7 @@ pub struct StepRows {
     positions: Vec<u32>,
     slots: Vec<usize>,
     lists: Lists,
+    states: Vec<Arc<State>>,
 }
 
 /// A step of one shape: handles for the operations of the forward pass. The numbers on the GPU change from step to step.
@@ -54,6 +56,8 @@ pub struct Step {
     pub slots: PageSlots,
     /// What the rows see.
     pub seen: PagesSeen,
+    /// The states that the rows go on from; `None` if no layer is recurrent.
+    pub recurrent: Option<RecurrentRows>,
     batch: Arc<Mutex<Batch>>,
     /// The result of the step before, which stays where it is.
     out: Option<Var>,
@@ -80,7 +84,18 @@ impl StepRows {
             [ids.len(); 3],
             "positions, slots and what is seen of each row"
         );
-        StepRows { ids, positions, slots, lists }
+        StepRows { ids, positions, slots, lists, states: Vec::new() }
+    }
+
+    /// The rows also go on from these states, which move on.
+    ///
+    /// # Panics
+    /// If there is not one for every row.
+    #[must_use]
+    pub fn with_states<'s>(self, states: impl IntoIterator<Item = &'s RecurrentState>) -> Self {
+        let states: Vec<_> = states.into_iter().map(|state| Arc::clone(&state.state)).collect();
+        assert_eq!(states.len(), self.ids.len(), "a state for each row");
+        StepRows { states, ..self }
     }
 }
 
@@ -160,6 +175,8 @@ impl Step {
             positions: padded(&first.positions),
             slots: PageSlots { slots: Slots::with_room(cuda, rows) },
             seen: PagesSeen { seen: Seen::with_room(cuda, rows, tasks) },
+            recurrent: (!first.states.is_empty())
+                .then(|| RecurrentRows { sequences: Sequences::with_room(cuda, rows) }),
             batch: Arc::new(Mutex::new(Batch::of_step())),
             out: None,
             graph: None,
@@ -170,6 +187,9 @@ impl Step {
         lock(&self.batch).fill(&rows.ids, &rows.positions);
         self.slots.slots.fill(&cache.lock(), &rows.slots);
         self.seen.seen.fill(rows.lists);
+        if let Some(recurrent) = &mut self.recurrent {
+            recurrent.sequences.fill(rows.states);
+        }
     }
 
     fn forward<'p>(&self, params: &'p Params, forward: impl Fn(&mut Tape<'p>, &Step) -> Var) -> Var {
@@ -186,7 +206,7 @@ fn round_up(n: usize, classes: usize) -> usize {
 mod tests {
     use super::*;
     use crate::{
-        Device, HeadShape, KV_ROWS, Param, Precision, Rope,
+        DeltaInputs, DeltaShape, Device, HeadShape, KV_ROWS, Param, Precision, Rope,
         cuda::testing::{PRECISIONS, device},
         testing::{random, random_ids},
     };
@@ -300,6 +320,91 @@ mod tests {
             shapes.sort_unstable();
             assert_eq!((shapes, steps.captured()), (vec![(1, 1), (10, 12), (12, 12)], 3));
             assert!(cuda.uses_graphs());
+        }
+    }
+
+    const RULE: DeltaShape = DeltaShape { key_heads: 1, value_heads: 2, key_dim: 4, value_dim: 4 };
+    const TAPS: usize = 3;
+
+    /// A delta rule behind a short convolution.
+    struct Recurrent {
+        params: Params,
+        table: Param,
+        conv: Param,
+        maps: [Param; 2],
+        rates: [Param; 2],
+        cache: PagedCache,
+        states: Vec<RecurrentState>,
+    }
+
+    impl Recurrent {
+        fn new(cuda: &Arc<Cuda>, precision: Precision) -> Self {
+            let mut params = Params::new().in_precision(precision);
+            let mut add = |shape: &[usize]| {
+                let param = params.add("", shape, true);
+                params.get_mut(param).copy_from_slice(&random(param.offset as u64 + 1, param.len()));
+                param
+            };
+            let (table, conv) = (add(&[VOCAB, WIDTH]), add(&[WIDTH, 1, TAPS]));
+            let maps = [add(&[20, WIDTH]), add(&[WIDTH, 8])];
+            let rates = [(); 2].map(|()| add(&[RULE.value_heads]));
+            let params = params.on(&Device::from(Arc::clone(cuda)));
+            let cache = PagedCache::beside(&params, 1, 4, 12).unwrap();
+            let state = || RecurrentState::beside(&params, 1, (TAPS - 1) * WIDTH, RULE.state_len()).unwrap();
+            let states = (0..12).map(|_| state()).collect();
+            Recurrent { params, table, conv, maps, rates, cache, states }
+        }
+
+        fn forward(&self, tape: &mut Tape<'_>, ids: &[u32], rows: &RecurrentRows) -> Var {
+            let x = tape.embed(self.table, ids);
+            let x = tape.short_conv_continued(&x, self.conv, rows, 0);
+            let x = tape.linear(&x, self.maps[0], None);
+            let mut part = |start, width| tape.columns(&x, 20, start, width);
+            let [q, k, v, decay, rate] =
+                [(0, 4), (4, 4), (8, 8), (16, 2), (18, 2)].map(|(start, width)| part(start, width));
+            let [q, k] = [q, k].map(|x| tape.unit_heads(&x, RULE.key_dim, 1.0));
+            let log_decay = tape.log_decay(&decay, self.rates[0], self.rates[1]);
+            let beta = tape.sigmoid(&rate);
+            let inputs = DeltaInputs { q: &q, k: &k, v: &v, log_decay: &log_decay, beta: &beta };
+            let mixed = tape.delta_rule_continued(inputs, RULE, rows, 0);
+            tape.linear(&mixed, self.maps[1], None)
+        }
+
+        fn step(&self, steps: &mut Steps, sequences: &[usize], ids: &[u32]) -> Vec<f32> {
+            let seen = sequences.iter().map(|&of| vec![(of, 1)]);
+            let slots = sequences.iter().map(|of| of * KV_ROWS).collect();
+            let rows = StepRows::new(&self.cache, ids.to_vec(), vec![0; ids.len()], slots, seen);
+            let rows = rows.with_states(sequences.iter().map(|&of| &self.states[of]));
+            let out = steps.run(&self.params, &self.cache, rows, |tape, step| {
+                self.forward(tape, &step.ids, step.recurrent.as_ref().unwrap())
+            });
+            let all = out.on_host().unwrap();
+            assert!(all[ids.len() * WIDTH..].iter().all(|&x| x == 0.0), "rows that pad the step");
+            all[..ids.len() * WIDTH].to_vec()
+        }
+
+        fn plain(&self, sequences: &[usize], ids: &[u32]) -> Vec<f32> {
+            let mut tape = Tape::inference(&self.params);
+            let states: Vec<_> = sequences.iter().map(|&of| &self.states[of]).collect();
+            let rows = tape.recurrent_rows(&states, &vec![1; ids.len()]);
+            self.forward(&mut tape, ids, &rows).on_host().unwrap().to_vec()
+        }
+    }
+
+    #[test]
+    fn captured_steps_move_the_states_of_their_own_sequences() {
+        let Some(cuda) = device() else { return };
+        for (precision, _) in PRECISIONS {
+            let [ours, plain] = [(); 2].map(|()| Recurrent::new(&cuda, precision));
+            let (mut steps, ids) = (Steps::default(), random_ids(5, 12 * 12, VOCAB));
+            for at in 0..12 {
+                // Eleven sequences pad a step of twelve; later others, in another order, a step of ten.
+                let sequences: Vec<usize> = if at < 5 { (0..11).collect() } else { (2..11).rev().collect() };
+                let ids = &ids[12 * at..][..sequences.len()];
+                let expected = plain.plain(&sequences, ids);
+                assert_eq!(ours.step(&mut steps, &sequences, ids), expected, "step {at} in {precision:?}");
+            }
+            assert_eq!(steps.captured(), 2);
         }
     }
 

@@ -1,5 +1,6 @@
 // Recurrent layers row by row, on the states of a batch's sequences. Rows `firsts[i]..firsts[i + 1]` are those of sequence
-// i, whose state of a layer lies `offset` floats behind the address `states[i]`.
+// i, whose state of a layer lies `offset` floats behind the address `states[i]`. In a captured step, that may be null for rows
+// that pad it, whose results are 0.
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
@@ -31,6 +32,10 @@ __device__ __forceinline__ void step_inputs(T* y, const u64* states, i64 offset,
                                             const int* firsts, int cols, int taps) {
     int c = blockIdx.y * 256 + threadIdx.x;
     if (c >= cols) return;
+    if (!states[blockIdx.x]) {
+        for (i64 row = firsts[blockIdx.x]; row < firsts[blockIdx.x + 1]; ++row) narrow(y + row * cols + c, 0.0f);
+        return;
+    }
     float* state = STATE + c;
     const float* last = weight + (i64)c * taps + taps - 1;
     for (i64 row = firsts[blockIdx.x]; row < firsts[blockIdx.x + 1]; ++row) {
@@ -73,6 +78,10 @@ __device__ __forceinline__ void step_states(T* out, const u64* states, i64 offse
         const T* queries = q + (row * (heads / group) + head / group) * key_dim;
         const float* logs = log_decay + (row * heads + head) * channels;
         i64 value = (row * heads + head) * value_dim + column;
+        if (!states[blockIdx.x]) {
+            if (is_real && warp == 0) narrow(out + value, 0.0f);
+            continue;
+        }
         float held = 0.0f, read = 0.0f;
         for (int c = warp; c < key_dim; c += 8) {
             float decay = expf(logs[channels > 1 ? c : 0]);

@@ -40,6 +40,12 @@ pub(crate) struct Sequences {
     rows: usize,
 }
 
+/// Where the inputs and the matrices of states are.
+fn addresses(states: &[Arc<State>]) -> [Vec<u64>; 2] {
+    let of: [fn(&State) -> &Buffer<f32>; 2] = [|state| &state.inputs, |state| &state.matrices];
+    of.map(|of| states.iter().map(|state| of(state).all().address()).collect())
+}
+
 impl Sequences {
     /// Sequence `i` has `lens[i]` rows, which lie one after the other.
     pub(crate) fn upload(cuda: &Arc<Cuda>, states: Vec<Arc<State>>, lens: &[usize]) -> Self {
@@ -50,13 +56,26 @@ impl Sequences {
             rows += len;
             firsts.push(rows as i32);
         }
-        let addresses = |of: fn(&State) -> &Buffer<f32>| -> Buffer<u64> {
-            let addresses: Vec<u64> = states.iter().map(|state| of(state).all().address()).collect();
-            Buffer::upload(cuda, &addresses)
-        };
-        let inputs = addresses(|state| &state.inputs);
-        let matrices = addresses(|state| &state.matrices);
+        let [inputs, matrices] = addresses(&states).map(|list| Buffer::upload(cuda, &list));
         Sequences { inputs, matrices, firsts: Buffer::upload(cuda, &firsts), rows, states }
+    }
+
+    /// Room for this many sequences of one row each.
+    pub(crate) fn with_room(cuda: &Arc<Cuda>, rows: usize) -> Self {
+        let [inputs, matrices] = [(); 2].map(|()| Buffer::uninit(cuda, rows));
+        Sequences { states: Vec::new(), inputs, matrices, firsts: Buffer::uninit(cuda, rows + 1), rows }
+    }
+
+    /// Uploads the states of the first sequences; the others have none, and their results are 0.
+    ///
+    /// # Panics
+    /// If there is no room.
+    pub(crate) fn fill(&mut self, states: Vec<Arc<State>>) {
+        let [inputs, matrices] = addresses(&states);
+        self.inputs.fill(inputs, 0);
+        self.matrices.fill(matrices, 0);
+        self.firsts.fill((0..=self.rows as i32).collect(), 0);
+        self.states = states;
     }
 
     /// Where a layer's part begins, of `each` elements.
@@ -70,7 +89,7 @@ impl Sequences {
     }
 
     fn by_columns(&self, cols: usize) -> LaunchShape {
-        LaunchShape::blocks(self.states.len(), cols.div_ceil(256), 256)
+        LaunchShape::blocks(self.inputs.len(), cols.div_ceil(256), 256)
     }
 
     /// The last `width` rows of `x` become the states of a convolution.
@@ -167,7 +186,7 @@ impl Sequences {
             int(channels),
         ];
         let name = x.q.kernel(["step_states_f32", "step_states_bf16"]);
-        let plan = LaunchShape::blocks(self.states.len(), value_heads * value_dim.div_ceil(32), 256);
+        let plan = LaunchShape::blocks(self.inputs.len(), value_heads * value_dim.div_ceil(32), 256);
         cuda.launch(Recurrent, name, plan, arguments);
         out
     }
