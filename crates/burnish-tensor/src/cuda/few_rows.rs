@@ -4,8 +4,8 @@ use half::bf16;
 
 use super::{Cuda, LaunchShape, Program, Slice, int, values::ElementsMut};
 
-/// Most rows. With more of them, cuBLAS is as fast (`bench/RESULTS.md`).
-const ROWS_MAX: usize = 32;
+/// Most rows: those of one instruction. With more of them, cuBLAS is as fast or faster (`bench/RESULTS.md`).
+const ROWS_MAX: usize = 8;
 /// Rows of the matrix in a block, and columns that a warp multiplies at a time; the kernel uses the same numbers.
 const STRIP: usize = 16;
 const COLUMNS: usize = 32;
@@ -26,19 +26,13 @@ pub(super) fn multiply(
     matrix: Slice<'_, bf16>,
 ) {
     let (width, height) = (x.len() / rows, out.len() / rows);
-    let (rows_max, names) = match rows {
-        0..=8 => (8, ["multiply_8_f32", "multiply_8_bf16"]),
-        9..=16 => (16, ["multiply_16_f32", "multiply_16_bf16"]),
-        _ => (32, ["multiply_32_f32", "multiply_32_bf16"]),
-    };
     // Long rows are shared by more warps, since they belong to matrices of few rows.
     let warps = if width < 2048 { 8 } else { 16 };
     let (out, name) = match out {
-        ElementsMut::F32(out) => (out.into(), names[0]),
-        ElementsMut::Bf16(out) => (out.into(), names[1]),
+        ElementsMut::F32(out) => (out.into(), "multiply_few_f32"),
+        ElementsMut::Bf16(out) => (out.into(), "multiply_few_bf16"),
     };
     let plan = LaunchShape::blocks(height.div_ceil(STRIP), 1, 32 * warps);
-    let plan = plan.with_shared(size_of::<f32>() * STRIP * rows_max * warps);
     let arguments = &mut [out, x.into(), matrix.into(), int(rows), int(height), int(width)];
     cuda.launch(Program::FewRows, name, plan, arguments);
 }
@@ -62,7 +56,7 @@ mod tests {
         // A width that is no multiple of what is read at once, one that not all warps have a part of, and a long one.
         for (height, width) in [(40, 416), (1, 32), (16, 96), (17, 2080)] {
             let matrix = rounded(Precision::Bf16, random(1, height * width));
-            let x = rounded(Precision::Bf16, random(2, 32 * width));
+            let x = rounded(Precision::Bf16, random(2, ROWS_MAX * width));
             let [on_gpu, all_rows] =
                 [&matrix, &x].map(|data| to_bf16(&cuda, Buffer::upload(&cuda, data).all()));
             let dot = |row: &[f32], other: &[f32]| -> f64 {
@@ -71,14 +65,14 @@ mod tests {
             let of_row = |row| matrix.chunks_exact(width).map(move |other| dot(row, other));
             let expected: Vec<f64> = x.chunks_exact(width).flat_map(of_row).collect();
             let mut all: Vec<f32> = Vec::new();
-            for rows in [32, 1, 7, 8, 9, 16, 17, 31] {
+            for rows in [8, 1, 2, 5, 7] {
                 let own = all_rows.slice(0..rows * width);
                 assert!(fits(&cuda, rows, own, on_gpu.all()));
                 let mut out = Buffer::<f32>::uninit(&cuda, rows * height);
                 multiply(&cuda, out.all_mut().into(), rows, own, on_gpu.all());
                 let out = out.download().unwrap();
                 assert_close(&out, &expected[..rows * height], 1e-5);
-                if rows == 32 {
+                if rows == ROWS_MAX {
                     all.clone_from(&out);
                 }
                 assert_eq!(out, all[..rows * height], "{rows} rows");
@@ -97,7 +91,7 @@ mod tests {
             let x = Buffer::<bf16>::uninit(&cuda, from + rows * width);
             super::fits(&cuda, rows, x.slice(from..from + rows * width), matrix.all())
         };
-        assert!(fits(32, 64, 0) && fits(1, 32, 8));
-        assert!(!fits(33, 64, 0) && !fits(4, 48, 0) && !fits(4, 64, 4));
+        assert!(fits(8, 64, 0) && fits(1, 32, 8));
+        assert!(!fits(9, 64, 0) && !fits(4, 48, 0) && !fits(4, 64, 4));
     }
 }

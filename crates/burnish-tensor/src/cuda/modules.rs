@@ -182,8 +182,8 @@ pub(crate) struct Modules {
     handles: Vec<sys::CUmodule>,
 }
 
-/// Bytes of shared memory that every kernel may use without a request.
-const SHARED_BYTES_DEFAULT: u32 = 48 << 10;
+/// Bytes of dynamic shared memory that a kernel may use without a request: 48 KiB, less what it may have beside them.
+const SHARED_BYTES_DEFAULT: u32 = 32 << 10;
 
 impl Modules {
     pub(crate) fn new(capability: (i32, i32), cache: Option<PathBuf>) -> Self {

@@ -154,6 +154,8 @@ T atomicAdd(T* to, T x) {
     return before;
 }
 
+inline void __threadfence() {} // blocks run one after the other
+
 // What attention_mma.cu says in assembly.
 inline void copy_async(unsigned short* to, const unsigned short* from, bool is_real) {
     emulated::copy_async(to, from, is_real);

@@ -399,17 +399,25 @@ __device__ __forceinline__ void copy_page(bf16* keys, bf16* values, const bf16* 
     }
 }
 
-// One block per task, and per key/value head and sixteen of its heads. Tasks, pages and results as in decode.cu. The blocks of a
-// task are neighbours: together they read whole rows of its pages.
-KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
-       const int* pages, i64 page_len, int heads, int kv_heads, float scale) {
+// One block per task, and per key/value head and sixteen of its heads. Tasks, pages, `outs` and `sums` as in decode.cu. The
+// blocks of a task are neighbours: together they read whole rows of its pages. Where a row has several tasks, the block that ends
+// last combines them in their order, as `decode_combine` does; `ended` counts, from zeros to zeros. There are as many tasks as
+// rows, or more.
+KERNEL(128, attention_mma_decode, bf16* out, float* outs, float* sums, int* ended, const bf16* q, const bf16* cache,
+       const int* tasks, const int* pages, const int* firsts, i64 page_len, int rows, int heads, int kv_heads,
+       float scale) {
+    __shared__ int is_last;
     int group = heads / kv_heads, each = kv_heads * ((group + 15) / 16), part = blockIdx.x % each;
     int kv_head = part % kv_heads, first = part / kv_heads * 16, task = blockIdx.x / each;
     int own = min(16, group - first), head = kv_head * group + first, width = kv_heads * HEAD_DIM;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int* entries = pages + (i64)task * 2 * SPLIT_PAGES;
+    if (task < rows && firsts[task] == firsts[task + 1]) // a row that pads a captured step
+        for (int i = threadIdx.x; i < own * HEAD_DIM; i += blockDim.x) out[((i64)task * heads + head) * HEAD_DIM + i] = 0;
     int of = tasks[2 * task], count = tasks[2 * task + 1];
     if (count == 0) return; // a captured step has room for more tasks
+    int first_task = firsts[of], tasks_of_row = firsts[of + 1] - first_task;
+    out += ((i64)of * heads + head) * HEAD_DIM;
     cache += kv_head * HEAD_DIM;
     bf16* queries = (bf16*)DYNAMIC_SHARED;
     bf16* tiles = queries + PAGE_TILE * (1 + 4 * warp); // this warp's: two of keys, two of values
@@ -489,11 +497,38 @@ KERNEL(128, attention_mma_decode, float* outs, float* sums, const bf16* q, const
             total = fmaf(factor, numbers[2 * (w * 16 + row) + 1], total);
             result = fmaf(factor, parts[w * 16 * HEAD_DIM + i], result);
         }
+        if (tasks_of_row == 1) {
+            out[i] = float_to_bf16(result / total);
+            continue;
+        }
         outs[((i64)task * heads + head) * HEAD_DIM + i] = result;
         if (i % HEAD_DIM == 0) {
             float* to = sums + ((i64)task * heads + head + row) * 2;
             to[0] = largest;
             to[1] = total;
         }
+    }
+    if (tasks_of_row == 1) return;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        int* counter = ended + (i64)of * each + part;
+        is_last = atomicAdd(counter, 1) == tasks_of_row - 1;
+        if (is_last) *counter = 0;
+    }
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+    for (int i = threadIdx.x; i < own * HEAD_DIM; i += blockDim.x) {
+        const float* of_task = sums + ((i64)first_task * heads + head + i / HEAD_DIM) * 2;
+        const float* results = outs + ((i64)first_task * heads + head) * HEAD_DIM + i;
+        float largest = NEGATIVE_INFINITY, total = 0.0f, result = 0.0f;
+        for (int t = 0; t < tasks_of_row; ++t) largest = fmaxf(largest, of_task[(i64)t * heads * 2]);
+        for (int t = 0; t < tasks_of_row; ++t) {
+            float factor = power_of_two(of_task[(i64)t * heads * 2] - largest);
+            total = fmaf(factor, of_task[(i64)t * heads * 2 + 1], total);
+            result = fmaf(factor, results[(i64)t * heads * HEAD_DIM], result);
+        }
+        out[i] = float_to_bf16(result / total);
     }
 }

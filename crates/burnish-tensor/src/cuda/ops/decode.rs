@@ -2,7 +2,7 @@
 
 pub(crate) mod heads;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use half::bf16;
 
@@ -11,7 +11,7 @@ use crate::{
     cuda::{
         Buffer, Cuda, int,
         launch_shape::LaunchShape,
-        long,
+        lock, long,
         modules::Program::{AttentionMma, Decode},
         ops::{attention::method_of, forest::AttentionKernel},
         values::{Elements, ElementsMut, Values},
@@ -144,6 +144,8 @@ pub(crate) struct Seen {
     tasks: Buffer<i32>,
     pages: Buffer<i32>,
     firsts: Buffer<i32>,
+    /// For each row and heads that share a block, how many of its tasks have ended: zeros between kernels.
+    ended: Mutex<Option<Buffer<i32>>>,
 }
 
 /// [`Seen`] on the host.
@@ -202,14 +204,14 @@ impl Seen {
     pub(crate) fn upload(cuda: &Arc<Cuda>, lists: Lists) -> Self {
         let [tasks, pages, firsts] =
             [&lists.tasks, &lists.pages, &lists.firsts].map(|list| Buffer::upload(cuda, list));
-        Seen { tasks, pages, firsts }
+        Seen { tasks, pages, firsts, ended: Mutex::default() }
     }
 
     /// Room for this many query rows and tasks.
     pub(crate) fn with_room(cuda: &Arc<Cuda>, rows: usize, tasks: usize) -> Self {
         let [tasks, pages, firsts] =
             [2 * tasks, 2 * tasks * SPLIT_PAGES, rows + 1].map(|len| Buffer::uninit(cuda, len));
-        Seen { tasks, pages, firsts }
+        Seen { tasks, pages, firsts, ended: Mutex::default() }
     }
 
     /// Uploads the lists of the first query rows; the others see nothing, and their attention is 0.
@@ -244,31 +246,55 @@ pub(crate) fn attend(
     let (rows, tasks) = (seen.firsts.len() - 1, seen.tasks.len() / 2);
     assert_eq!(q.len(), rows * shape.width(), "queries are not [rows, heads * head_dim]");
     assert_eq!(cache.width, shape.kv_width(), "columns of the cache");
+    let mut out = Values::uninit(cuda, q.precision(), q.len());
     let mut outs = Buffer::<f32>::uninit(cuda, tasks * shape.width());
     let mut sums = Buffer::<f32>::uninit(cuda, tasks * heads * 2);
-    let mut arguments = vec![
-        outs.all_mut().into(),
-        sums.all_mut().into(),
-        q.into(),
-        cache.at(layer).into(),
-        seen.tasks.all().into(),
-        seen.pages.all().into(),
-        long(Cache::page_len(cache.layers, cache.width)),
-        int(heads),
-        int(kv_heads),
-    ];
+    let page_len = long(Cache::page_len(cache.layers, cache.width));
+    let [tasks_list, pages, firsts] = [&seen.tasks, &seen.pages, &seen.firsts].map(|list| list.all().into());
     match method_of(head_dim, q.precision(), cuda.capability(), cuda.shared_bytes_max()) {
         AttentionKernel::Mma(tiles) => {
-            arguments.push(shape.scale().into());
-            let plan = LaunchShape::blocks(tasks * kv_heads * shape.group().div_ceil(16), 1, THREADS);
-            let plan = plan.with_shared(mma_decode_bytes(head_dim));
-            let program = AttentionMma { head_dim, tiles };
-            cuda.launch(program, "attention_mma_decode", plan, &mut arguments);
+            assert!(tasks >= rows, "{tasks} tasks of {rows} rows");
+            let blocks = kv_heads * shape.group().div_ceil(16);
+            let mut ended = lock(&seen.ended);
+            let ended = ended.get_or_insert_with(|| Buffer::zeros(cuda, rows * blocks));
+            assert_eq!(ended.len(), rows * blocks, "heads of all layers");
+            let arguments = &mut [
+                out.all_mut().into(),
+                outs.all_mut().into(),
+                sums.all_mut().into(),
+                ended.all_mut().into(),
+                q.into(),
+                cache.at(layer).into(),
+                tasks_list,
+                pages,
+                firsts,
+                page_len,
+                int(rows),
+                int(heads),
+                int(kv_heads),
+                shape.scale().into(),
+            ];
+            let plan =
+                LaunchShape::blocks(tasks * blocks, 1, THREADS).with_shared(mma_decode_bytes(head_dim));
+            cuda.launch(AttentionMma { head_dim, tiles }, "attention_mma_decode", plan, arguments);
         }
         // `Wgmma` is for whole batches.
         AttentionKernel::Fma { .. } | AttentionKernel::Wgmma => {
             // Scores in units of ln 2.
-            arguments.extend([int(head_dim), (shape.scale() * std::f32::consts::LOG2_E).into()]);
+            let scale = shape.scale() * std::f32::consts::LOG2_E;
+            let arguments = &mut [
+                outs.all_mut().into(),
+                sums.all_mut().into(),
+                q.into(),
+                cache.at(layer).into(),
+                tasks_list,
+                pages,
+                page_len,
+                int(heads),
+                int(kv_heads),
+                int(head_dim),
+                scale.into(),
+            ];
             let (heads_max, name) = match shape.group() {
                 0..=2 => (2, q.kernel(["decode_pairs_f32", "decode_pairs_bf16"])),
                 _ => (8, q.kernel(["decode_eights_f32", "decode_eights_bf16"])),
@@ -277,20 +303,19 @@ pub(crate) fn attend(
             let of_head = SPLIT_PAGES * PAGE_ROWS + head_dim + THREADS / 32 * head_dim;
             let plan = LaunchShape::blocks(tasks, kv_heads, THREADS);
             let plan = plan.with_shared(size_of::<f32>() * heads_max * of_head);
-            cuda.launch(Decode, name, plan, &mut arguments);
+            cuda.launch(Decode, name, plan, arguments);
+            let arguments = &mut [
+                out.all_mut().into(),
+                outs.all().into(),
+                sums.all().into(),
+                firsts,
+                int(heads),
+                int(head_dim),
+            ];
+            let name = q.kernel(["decode_combine_f32", "decode_combine_bf16"]);
+            cuda.launch(Decode, name, LaunchShape::blocks(rows, heads, THREADS), arguments);
         }
     }
-    let mut out = Values::uninit(cuda, q.precision(), q.len());
-    let arguments = &mut [
-        out.all_mut().into(),
-        outs.all().into(),
-        sums.all().into(),
-        seen.firsts.all().into(),
-        int(heads),
-        int(head_dim),
-    ];
-    let name = q.kernel(["decode_combine_f32", "decode_combine_bf16"]);
-    cuda.launch(Decode, name, LaunchShape::blocks(rows, heads, THREADS), arguments);
     out
 }
 
