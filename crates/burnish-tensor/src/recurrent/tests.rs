@@ -7,7 +7,7 @@ use crate::{
     testing::{assert_close, random, wide},
 };
 
-const SHAPE: DeltaShape = DeltaShape { key_heads: 1, value_heads: 2, key_dim: 9, value_dim: 40 };
+const SHAPE: DeltaShape = DeltaShape { key_heads: 1, value_heads: 2, key_dim: 137, value_dim: 40 };
 const TAPS: usize = 4;
 const COLS: usize = 300;
 const LAYERS: usize = 2;

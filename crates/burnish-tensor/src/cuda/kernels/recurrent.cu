@@ -62,6 +62,8 @@ KERNEL(256, keep_states, const u64* states, i64 offset, const float* from, const
     if (i < len) STATE[i] = end < 0 ? 0.0f : from[(i64)end * len + i];
 }
 
+#define HELD 16 // elements of the state that a thread reads at once, and keeps for the second time that it needs them
+
 // One block per sequence, and per value head and 32 columns of its values: a delta rule of each row in turn. Eight warps
 // share the rows of the state.
 template <typename T>
@@ -69,43 +71,60 @@ __device__ __forceinline__ void step_states(T* out, const u64* states, i64 offse
                                             const float* log_decay, const T* beta, const int* firsts, int heads,
                                             int group, int key_dim, int value_dim, int channels) {
     __shared__ float parts[8][32];
+    float *keys = DYNAMIC_SHARED, *queries = keys + key_dim, *decays = queries + key_dim; // of a row
     int tiles = (value_dim + 31) / 32, head = blockIdx.y / tiles, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int column = blockIdx.y % tiles * 32 + lane;
     bool is_real = column < value_dim;
     float* state = STATE + (i64)head * key_dim * value_dim + column;
     for (i64 row = firsts[blockIdx.x]; row < firsts[blockIdx.x + 1]; ++row) {
-        const T* keys = k + (row * (heads / group) + head / group) * key_dim;
-        const T* queries = q + (row * (heads / group) + head / group) * key_dim;
-        const float* logs = log_decay + (row * heads + head) * channels;
         i64 value = (row * heads + head) * value_dim + column;
         if (!states[blockIdx.x]) {
             if (is_real && warp == 0) narrow(out + value, 0.0f);
             continue;
         }
-        float held = 0.0f, read = 0.0f;
-        for (int c = warp; c < key_dim; c += 8) {
-            float decay = expf(logs[channels > 1 ? c : 0]);
-            if (is_real) held = fmaf(widen(keys[c]), decay * state[(i64)c * value_dim], held);
+        float own[HELD], held = 0.0f, read = 0.0f;
+#pragma unroll
+        for (int i = 0, c = warp; i < HELD; ++i, c += 8)
+            own[i] = is_real && c < key_dim ? state[(i64)c * value_dim] : 0.0f;
+        i64 key = (row * (heads / group) + head / group) * key_dim;
+#pragma unroll 1
+        for (int c = threadIdx.x; c < key_dim; c += 256) {
+            keys[c] = widen(k[key + c]);
+            queries[c] = widen(q[key + c]);
+            decays[c] = expf(log_decay[(row * heads + head) * channels + (channels > 1 ? c : 0)]);
         }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0, c = warp; i < HELD; ++i, c += 8) {
+            if (c >= key_dim) continue;
+            own[i] *= decays[c];
+            held = fmaf(keys[c], own[i], held);
+        }
+#pragma unroll 1
+        for (int c = warp + 8 * HELD; c < key_dim; c += 8)
+            if (is_real) held = fmaf(keys[c], decays[c] * state[(i64)c * value_dim], held);
         parts[warp][lane] = held;
         __syncthreads();
         held = 0.0f;
         for (int i = 0; i < 8; ++i) held += parts[i][lane];
         float written = is_real ? widen(beta[row * heads + head]) * (widen(v[value]) - held) : 0.0f;
-        for (int c = warp; c < key_dim; c += 8) {
-            float decay = expf(logs[channels > 1 ? c : 0]);
-            if (!is_real) continue;
-            float next = fmaf(widen(keys[c]), written, decay * state[(i64)c * value_dim]);
+        auto write = [&](int c, float kept) {
+            float next = fmaf(keys[c], written, kept);
             state[(i64)c * value_dim] = next;
-            read = fmaf(widen(queries[c]), next, read);
-        }
+            read = fmaf(queries[c], next, read);
+        };
+#pragma unroll
+        for (int i = 0, c = warp; i < HELD; ++i, c += 8)
+            if (is_real && c < key_dim) write(c, own[i]);
+#pragma unroll 1
+        for (int c = warp + 8 * HELD; c < key_dim; c += 8)
+            if (is_real) write(c, decays[c] * state[(i64)c * value_dim]);
         __syncthreads(); // `parts` may still be read
         parts[warp][lane] = read;
         __syncthreads();
         read = 0.0f;
         for (int i = 0; i < 8; ++i) read += parts[i][lane];
         if (is_real && warp == 0) narrow(out + value, read);
-        __syncthreads();
     }
 }
 

@@ -187,6 +187,8 @@ impl Sequences {
         ];
         let name = x.q.kernel(["step_states_f32", "step_states_bf16"]);
         let plan = LaunchShape::blocks(self.inputs.len(), value_heads * value_dim.div_ceil(32), 256);
+        // A row's keys, queries and decays.
+        let plan = plan.with_shared(3 * size_of::<f32>() * key_dim);
         cuda.launch(Recurrent, name, plan, arguments);
         out
     }
