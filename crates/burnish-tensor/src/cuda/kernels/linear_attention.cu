@@ -200,128 +200,262 @@ KERNEL(256, add_neighbours, float* out, const float* x, int groups, int each) {
     }
 }
 
-// Blocks of 1024 columns of a row, four to a thread.
-#define CONV_COLUMN (4 * (int)(blockIdx.y * 256 + threadIdx.x))
+// Short convolutions. A thread has four columns, and reads `CONV_ROWS` rows and those near them at once: in a sequence,
+// the rows before a row are its past. Rows that branches go on from are read one by one.
+#define CONV_ROWS 4
+#define CONV_BATCHES 8 // of rows of a block, as in ops/short_conv.rs
+#define CONV_TAPS 4 // whose weights are kept in registers
+#define CONV_COLUMN (4 * (int)(blockIdx.y * 128 + threadIdx.x))
+#define EACH_CONV_BATCH(first, rows)                                                              \
+    for (i64 first = (i64)blockIdx.x * (CONV_ROWS * CONV_BATCHES), end = first + CONV_ROWS * CONV_BATCHES; \
+         first < end && first < (rows); first += CONV_ROWS)
+#define UNROLLED(i, n) _Pragma("unroll") for (int i = 0; i < (n); ++i)
 
-// The sums of a short convolution before SiLU, of four columns of a row. Row `pasts[row · (taps - 1) + back - 1]` of x
-// lies `back` steps before the row; it is negative before the beginning of a sequence.
+// Four columns of a matrix. WHOLE: they are there, and have one access.
+template <bool WHOLE, typename T>
+struct Columns {
+    const T* x;
+    i64 rows;
+    int c, cols;
+
+    __device__ __forceinline__ Chunk<4, T> row(i64 row) const {
+        Chunk<4, T> own = {};
+        if (row < 0 || row >= rows) return own;
+        const T* from = x + row * cols + c;
+        if (WHOLE) return *(const Chunk<4, T>*)from;
+        UNROLLED(i, 4) if (c + i < cols) own.x[i] = from[i];
+        return own;
+    }
+};
+
+// Rows from `first` on.
+template <int N, bool WHOLE, typename T>
+__device__ __forceinline__ void read_rows(Chunk<4, T> (&to)[N], const Columns<WHOLE, T>& x, i64 first) {
+    UNROLLED(i, N) to[i] = x.row(first + i);
+}
+
 template <typename T>
-__device__ __forceinline__ void conv_sums(float z[4], const T* x, const float* weight, const int* pasts, i64 row, int c,
-                                          int cols, int taps) {
-    weight += (i64)c * taps + taps - 1;
-    for (int i = 0; i < 4; ++i) z[i] = 0.0f;
-    for (int back = 0; back < taps; ++back) {
-        i64 from = back == 0 ? row : pasts[row * (taps - 1) + back - 1];
-        if (from < 0) continue;
-        float own[4];
-        load_four(own, x + from * cols, c, cols);
-        for (int i = 0; i < 4; ++i)
-            if (c + i < cols) z[i] = fmaf(own[i], weight[i * taps - back], z[i]);
+__device__ __forceinline__ bool is_whole(const T* x, int cols) {
+    return cols % 4 == 0 && (u64)x % sizeof(Chunk<4, T>) == 0;
+}
+
+// Of four columns, the weights of rows `back` steps behind.
+struct ConvWeights {
+    const float* at;
+    int c, cols, taps;
+    float held[CONV_TAPS][4];
+
+    __device__ __forceinline__ ConvWeights(const float* weight, int c, int cols, int taps)
+        : at(weight), c(c), cols(cols), taps(taps) {
+        UNROLLED(i, CONV_TAPS) read(held[i], i);
+    }
+    __device__ __forceinline__ void read(float w[4], int back) const {
+        UNROLLED(i, 4) w[i] = back < taps && c + i < cols ? at[(i64)(c + i) * taps + taps - 1 - back] : 0.0f;
+    }
+    template <typename T>
+    __device__ __forceinline__ static void add(float z[4], const float w[4], const Chunk<4, T>& own) {
+        UNROLLED(i, 4) z[i] = fmaf(widen(own.x[i]), w[i], z[i]);
+    }
+    // z += w[back] ⊙ x[from].
+    template <bool WHOLE, typename T>
+    __device__ __forceinline__ void add_far(float z[4], int back, const Columns<WHOLE, T>& x, i64 from) const {
+        float w[4];
+        read(w, back);
+        add(z, w, x.row(from));
+    }
+};
+
+// The sums of a short convolution before SiLU, of four columns of `row`, which is `near[i + CONV_TAPS - 1]`. Row
+// `pasts[row · (taps - 1) + back - 1]` of x lies `back` steps before the row; it is negative before the beginning of a
+// sequence.
+template <int N, bool WHOLE, typename T>
+__device__ __forceinline__ void conv_sums(float z[4], const Chunk<4, T> (&near)[N], int i, const Columns<WHOLE, T>& x,
+                                          const ConvWeights& w, const int* pasts, i64 row) {
+    pasts += row * (w.taps - 1) - 1;
+    int far = 0;
+    UNROLLED(k, 4) z[k] = 0.0f;
+    UNROLLED(back, CONV_TAPS) {
+        if (back >= w.taps) continue;
+        if (back == 0 || pasts[back] == row - back && row >= back) w.add(z, w.held[back], near[i + CONV_TAPS - 1 - back]);
+        else far |= pasts[back] >= 0 ? 1 << back : 0;
+    }
+    if (far == 0 && w.taps <= CONV_TAPS) return;
+#pragma unroll 1
+    for (int back = 1; back < w.taps; ++back)
+        if (back < CONV_TAPS ? far >> back & 1 : pasts[back] >= 0) w.add_far(z, back, x, pasts[back]);
+}
+
+template <bool WHOLE, typename T>
+__device__ __forceinline__ void convolve_columns(T* y, Columns<WHOLE, T> x, const float* weight, const int* pasts,
+                                                 int taps) {
+    ConvWeights w(weight, x.c, x.cols, taps);
+    EACH_CONV_BATCH(first, x.rows) {
+        Chunk<4, T> near[CONV_ROWS + CONV_TAPS - 1];
+        read_rows(near, x, first - (CONV_TAPS - 1));
+        UNROLLED(i, CONV_ROWS) {
+            if (first + i >= x.rows) break;
+            float z[4];
+            conv_sums(z, near, i, x, w, pasts, first + i);
+            UNROLLED(k, 4) z[k] *= sigmoid(z[k]);
+            store_four(y + (first + i) * x.cols, z, x.c, x.cols);
+        }
     }
 }
 
 template <typename T>
-__device__ __forceinline__ void convolve(T* y, const T* x, const float* weight, const int* pasts, int cols, int taps) {
+__device__ __forceinline__ void convolve(T* y, const T* x, const float* weight, const int* pasts, i64 rows, int cols,
+                                         int taps) {
     int c = CONV_COLUMN;
     if (c >= cols) return;
-    float z[4];
-    conv_sums(z, x, weight, pasts, blockIdx.x, c, cols, taps);
-    for (int i = 0; i < 4; ++i) z[i] *= sigmoid(z[i]);
-    store_four(y + (i64)blockIdx.x * cols, z, c, cols);
+    if (is_whole(x, cols)) convolve_columns(y, Columns<true, T>{x, rows, c, cols}, weight, pasts, taps);
+    else convolve_columns(y, Columns<false, T>{x, rows, c, cols}, weight, pasts, taps);
 }
 
-KERNEL(256, short_conv_f32, float* y, const float* x, const float* weight, const int* pasts, int cols, int taps) {
-    convolve(y, x, weight, pasts, cols, taps);
+KERNEL(128, short_conv_f32, float* y, const float* x, const float* weight, const int* pasts, i64 rows, int cols,
+       int taps) {
+    convolve(y, x, weight, pasts, rows, cols, taps);
 }
-KERNEL(256, short_conv_bf16, bf16* y, const bf16* x, const float* weight, const int* pasts, int cols, int taps) {
-    convolve(y, x, weight, pasts, cols, taps);
+KERNEL(128, short_conv_bf16, bf16* y, const bf16* x, const float* weight, const int* pasts, i64 rows, int cols,
+       int taps) {
+    convolve(y, x, weight, pasts, rows, cols, taps);
 }
 
 // The gradient of the sums before SiLU.
-template <typename T>
-__device__ __forceinline__ void conv_sum_gradient(T* e, const T* x, const float* weight, const int* pasts, const T* d,
-                                                  int cols, int taps) {
-    int c = CONV_COLUMN;
-    if (c >= cols) return;
-    float z[4], dy[4];
-    conv_sums(z, x, weight, pasts, blockIdx.x, c, cols, taps);
-    load_four(dy, d + (i64)blockIdx.x * cols, c, cols);
-    for (int i = 0; i < 4; ++i) {
-        float s = sigmoid(z[i]);
-        dy[i] *= s * fmaf(1.0f - s, z[i], 1.0f);
+template <bool WHOLE, typename T>
+__device__ __forceinline__ void sum_gradient_columns(T* e, Columns<WHOLE, T> x, const float* weight, const int* pasts,
+                                                     Columns<WHOLE, T> d, int taps) {
+    ConvWeights w(weight, x.c, x.cols, taps);
+    EACH_CONV_BATCH(first, x.rows) {
+        Chunk<4, T> near[CONV_ROWS + CONV_TAPS - 1], dy[CONV_ROWS];
+        read_rows(near, x, first - (CONV_TAPS - 1));
+        read_rows(dy, d, first);
+        UNROLLED(i, CONV_ROWS) {
+            if (first + i >= x.rows) break;
+            float z[4];
+            conv_sums(z, near, i, x, w, pasts, first + i);
+            UNROLLED(k, 4) {
+                float s = sigmoid(z[k]);
+                z[k] = widen(dy[i].x[k]) * s * fmaf(1.0f - s, z[k], 1.0f);
+            }
+            store_four(e + (first + i) * x.cols, z, x.c, x.cols);
+        }
     }
-    store_four(e + (i64)blockIdx.x * cols, dy, c, cols);
 }
 
-KERNEL(256, short_conv_sums_f32, float* e, const float* x, const float* weight, const int* pasts, const float* d,
-       int cols, int taps) {
-    conv_sum_gradient(e, x, weight, pasts, d, cols, taps);
+template <typename T>
+__device__ __forceinline__ void conv_sum_gradient(T* e, const T* x, const float* weight, const int* pasts, const T* d,
+                                                  i64 rows, int cols, int taps) {
+    int c = CONV_COLUMN;
+    if (c >= cols) return;
+    if (is_whole(x, cols) && is_whole(d, cols))
+        sum_gradient_columns(e, Columns<true, T>{x, rows, c, cols}, weight, pasts, Columns<true, T>{d, rows, c, cols}, taps);
+    else
+        sum_gradient_columns(e, Columns<false, T>{x, rows, c, cols}, weight, pasts, Columns<false, T>{d, rows, c, cols},
+                             taps);
 }
-KERNEL(256, short_conv_sums_bf16, bf16* e, const bf16* x, const float* weight, const int* pasts, const bf16* d,
-       int cols, int taps) {
-    conv_sum_gradient(e, x, weight, pasts, d, cols, taps);
+
+KERNEL(128, short_conv_sums_f32, float* e, const float* x, const float* weight, const int* pasts, const float* d,
+       i64 rows, int cols, int taps) {
+    conv_sum_gradient(e, x, weight, pasts, d, rows, cols, taps);
+}
+KERNEL(128, short_conv_sums_bf16, bf16* e, const bf16* x, const float* weight, const int* pasts, const bf16* d,
+       i64 rows, int cols, int taps) {
+    conv_sum_gradient(e, x, weight, pasts, d, rows, cols, taps);
 }
 
 // d_x of a row: from its own sums, and from those of the pairs (row, steps behind) at `first[row]..first[row + 1]` of
 // `nexts`.
+template <bool WHOLE, typename T>
+__device__ __forceinline__ void input_gradient_columns(T* d_x, Columns<WHOLE, T> e, const float* weight,
+                                                       const int* first_next, const int* nexts, int taps) {
+    ConvWeights w(weight, e.c, e.cols, taps);
+    EACH_CONV_BATCH(first, e.rows) {
+        Chunk<4, T> near[CONV_ROWS + CONV_TAPS - 1];
+        read_rows(near, e, first);
+        UNROLLED(i, CONV_ROWS) {
+            i64 row = first + i;
+            if (row >= e.rows) break;
+            float sum[4] = {};
+            w.add(sum, w.held[0], near[i]);
+            int at = first_next[row], end_next = first_next[row + 1];
+            UNROLLED(back, CONV_TAPS) {
+                if (back == 0 || at >= end_next || nexts[2 * at] != row + back || nexts[2 * at + 1] != back) continue;
+                w.add(sum, w.held[back], near[i + back]);
+                ++at;
+            }
+#pragma unroll 1
+            for (; at < end_next; ++at) w.add_far(sum, nexts[2 * at + 1], e, nexts[2 * at]);
+            store_four(d_x + row * e.cols, sum, e.c, e.cols);
+        }
+    }
+}
+
 template <typename T>
 __device__ __forceinline__ void conv_input_gradient(T* d_x, const T* e, const float* weight, const int* first,
-                                                    const int* nexts, int cols, int taps) {
+                                                    const int* nexts, i64 rows, int cols, int taps) {
     int c = CONV_COLUMN;
     if (c >= cols) return;
-    weight += (i64)c * taps + taps - 1;
-    float sum[4] = {};
-    for (int at = first[blockIdx.x] - 1; at < first[blockIdx.x + 1]; ++at) {
-        bool is_own = at < first[blockIdx.x];
-        i64 from = is_own ? blockIdx.x : nexts[2 * at];
-        int back = is_own ? 0 : nexts[2 * at + 1];
-        float own[4];
-        load_four(own, e + from * cols, c, cols);
-        for (int i = 0; i < 4; ++i)
-            if (c + i < cols) sum[i] = fmaf(own[i], weight[i * taps - back], sum[i]);
+    if (is_whole(e, cols)) input_gradient_columns(d_x, Columns<true, T>{e, rows, c, cols}, weight, first, nexts, taps);
+    else input_gradient_columns(d_x, Columns<false, T>{e, rows, c, cols}, weight, first, nexts, taps);
+}
+
+KERNEL(128, short_conv_backward_f32, float* d_x, const float* e, const float* weight, const int* first,
+       const int* nexts, i64 rows, int cols, int taps) {
+    conv_input_gradient(d_x, e, weight, first, nexts, rows, cols, taps);
+}
+KERNEL(128, short_conv_backward_bf16, bf16* d_x, const bf16* e, const float* weight, const int* first,
+       const int* nexts, i64 rows, int cols, int taps) {
+    conv_input_gradient(d_x, e, weight, first, nexts, rows, cols, taps);
+}
+
+// Row `blockIdx.x` of `partial` `[_, cols, taps]`: Σ e[t] x[t - back] over its rows, `each` of them, for `CONV_TAPS` taps
+// from `tap` on.
+template <bool WHOLE, typename T>
+__device__ __forceinline__ void weight_gradient_columns(float* partial, Columns<WHOLE, T> e, Columns<WHOLE, T> x,
+                                                        const int* pasts, i64 each, int tap, int taps) {
+    float sums[CONV_TAPS][4] = {};
+    i64 end = min(e.rows, ((i64)blockIdx.x + 1) * each);
+    for (i64 first = blockIdx.x * each; first < end; first += CONV_ROWS) {
+        Chunk<4, T> near[CONV_ROWS + CONV_TAPS - 1], own[CONV_ROWS];
+        read_rows(near, x, first - tap - (CONV_TAPS - 1));
+        read_rows(own, e, first);
+        UNROLLED(i, CONV_ROWS) {
+            i64 row = first + i;
+            if (row >= end) break;
+            UNROLLED(j, CONV_TAPS) {
+                int back = tap + j;
+                i64 past = back == 0 ? row : back < taps ? pasts[row * (taps - 1) + back - 1] : -1;
+                if (past < 0) continue;
+                Chunk<4, T> from = past == row - back ? near[i + CONV_TAPS - 1 - j] : x.row(past);
+                UNROLLED(k, 4) sums[j][k] = fmaf(widen(own[i].x[k]), widen(from.x[k]), sums[j][k]);
+            }
+        }
     }
-    store_four(d_x + (i64)blockIdx.x * cols, sum, c, cols);
+    UNROLLED(k, 4)
+        UNROLLED(j, CONV_TAPS)
+            if (e.c + k < e.cols && tap + j < taps)
+                partial[((i64)blockIdx.x * e.cols + e.c + k) * taps + taps - 1 - tap - j] = sums[j][k];
 }
 
-KERNEL(256, short_conv_backward_f32, float* d_x, const float* e, const float* weight, const int* first,
-       const int* nexts, int cols, int taps) {
-    conv_input_gradient(d_x, e, weight, first, nexts, cols, taps);
-}
-KERNEL(256, short_conv_backward_bf16, bf16* d_x, const bf16* e, const float* weight, const int* first,
-       const int* nexts, int cols, int taps) {
-    conv_input_gradient(d_x, e, weight, first, nexts, cols, taps);
-}
-
-// Row `blockIdx.y` of `partial` `[_, cols, taps]`: Σ e[t] x[t - back] over its rows, `each` of them. A block has 256
-// columns, and eight of the taps.
 template <typename T>
 __device__ __forceinline__ void conv_weight_gradient(float* partial, const T* e, const T* x, const int* pasts, i64 rows,
                                                      i64 each, int cols, int taps) {
-    int c = blockIdx.x / ((taps + 7) / 8) * 256 + threadIdx.x, from = blockIdx.x % ((taps + 7) / 8) * 8;
+    int groups = (taps + CONV_TAPS - 1) / CONV_TAPS, tap = blockIdx.y % groups * CONV_TAPS;
+    int c = 4 * (blockIdx.y / groups * 128 + threadIdx.x);
     if (c >= cols) return;
-    i64 end = min(rows, ((i64)blockIdx.y + 1) * each);
-    float sums[8] = {};
-    for (i64 row = blockIdx.y * each; row < end; ++row) {
-        float own = widen(e[row * cols + c]);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            int back = from + i;
-            if (back >= taps) continue;
-            i64 past = back == 0 ? row : pasts[row * (taps - 1) + back - 1];
-            if (past >= 0) sums[i] = fmaf(own, widen(x[past * cols + c]), sums[i]);
-        }
-    }
-    float* to = partial + ((i64)blockIdx.y * cols + c) * taps + taps - 1;
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-        if (from + i < taps) to[-from - i] = sums[i];
+    if (is_whole(e, cols) && is_whole(x, cols))
+        weight_gradient_columns(partial, Columns<true, T>{e, rows, c, cols}, Columns<true, T>{x, rows, c, cols}, pasts, each,
+                                tap, taps);
+    else
+        weight_gradient_columns(partial, Columns<false, T>{e, rows, c, cols}, Columns<false, T>{x, rows, c, cols}, pasts,
+                                each, tap, taps);
 }
 
-KERNEL(256, short_conv_weight_f32, float* partial, const float* e, const float* x, const int* pasts, i64 rows, i64 each,
+KERNEL(128, short_conv_weight_f32, float* partial, const float* e, const float* x, const int* pasts, i64 rows, i64 each,
        int cols, int taps) {
     conv_weight_gradient(partial, e, x, pasts, rows, each, cols, taps);
 }
-KERNEL(256, short_conv_weight_bf16, float* partial, const bf16* e, const bf16* x, const int* pasts, i64 rows, i64 each,
+KERNEL(128, short_conv_weight_bf16, float* partial, const bf16* e, const bf16* x, const int* pasts, i64 rows, i64 each,
        int cols, int taps) {
     conv_weight_gradient(partial, e, x, pasts, rows, each, cols, taps);
 }

@@ -15,6 +15,11 @@ use crate::{
     ops::short_conv::pasts,
 };
 
+/// Rows and columns of a block, and taps whose weights have their gradients summed by one.
+const ROWS: usize = 32;
+const COLUMNS: usize = 512;
+const TAPS: usize = 4;
+
 /// Which rows lie before and behind each row, on the GPU. Every layer of a batch uses the same.
 #[derive(Debug)]
 pub(crate) struct Paths {
@@ -42,7 +47,7 @@ impl Paths {
     }
 
     fn plan(&self, cols: usize) -> LaunchShape {
-        LaunchShape::blocks(self.rows, cols.div_ceil(1024), 256)
+        LaunchShape::blocks(self.rows.div_ceil(ROWS), cols.div_ceil(COLUMNS), 128)
     }
 }
 
@@ -72,6 +77,7 @@ pub(crate) fn forward(cuda: &Arc<Cuda>, x: Elements<'_>, weight: Slice<'_, f32>,
         x.into(),
         weight.into(),
         paths.pasts.all().into(),
+        long(paths.rows),
         int(cols),
         int(paths.taps),
     ];
@@ -93,8 +99,16 @@ pub(crate) fn backward(
     assert_eq!(d.len(), x.len(), "one derivative for each element");
     let [mut e, mut d_x] = [(); 2].map(|()| Values::uninit(cuda, x.precision(), x.len()));
     let pasts = paths.pasts.all();
-    let arguments =
-        &mut [e.all_mut().into(), x.into(), weight.into(), pasts.into(), d.into(), int(cols), int(taps)];
+    let arguments = &mut [
+        e.all_mut().into(),
+        x.into(),
+        weight.into(),
+        pasts.into(),
+        d.into(),
+        long(paths.rows),
+        int(cols),
+        int(taps),
+    ];
     let name = x.kernel(["short_conv_sums_f32", "short_conv_sums_bf16"]);
     cuda.launch(LinearAttention, name, paths.plan(cols), arguments);
     if let Some(d_weight) = d_weight {
@@ -111,7 +125,7 @@ pub(crate) fn backward(
             int(taps),
         ];
         let name = x.kernel(["short_conv_weight_f32", "short_conv_weight_bf16"]);
-        let plan = LaunchShape::blocks(cols.div_ceil(256) * taps.div_ceil(8), count, 256);
+        let plan = LaunchShape::blocks(count, cols.div_ceil(COLUMNS) * taps.div_ceil(TAPS), 128);
         cuda.launch(LinearAttention, name, plan, arguments);
         norm::add_partials(cuda, d_weight, &partial, count);
     }
@@ -121,6 +135,7 @@ pub(crate) fn backward(
         weight.into(),
         paths.first.all().into(),
         paths.nexts.all().into(),
+        long(paths.rows),
         int(cols),
         int(taps),
     ];
