@@ -126,6 +126,60 @@ INLINE void run_states(float* states, T* y, const T* read, const T* k, const T* 
     }
 }
 
+#if TENSOR && !BY_CHANNEL
+// The same for keys of at most 128 columns: a state stays in the block for the chunk that goes on from it, and the operands
+// of a chunk are on their way while the one before is computed.
+INLINE void run_states_kept(float* states, bf16* y, const bf16* read_by, const bf16* k, const bf16* beta,
+                            const float* inner, const float* outer, const int* chunks, const int* islands, Sizes s) {
+    Operand *u = (Operand*)DYNAMIC_SHARED, *held = u + TILE_OF, *reads = held + 2 * TILE_OF, *keys = reads + 2 * TILE_OF;
+    int parts = (s.value_dim + SIDE - 1) / SIDE, v = blockIdx.x % parts * SIDE, columns = part(v, s.value_dim);
+    const int* island = islands + 2 * (blockIdx.x / parts);
+    i64 key_width = s.heads / s.group * s.key_dim, own_width = s.heads * s.key_dim, value_width = s.heads * s.value_dim;
+    auto fetch_reads = [&](int chunk) {
+        if (chunk >= island[1]) return;
+        Place p = place(chunks, chunk, s);
+        fetch_keys(reads, read_by + at(p.first, s.heads, p.head, s.key_dim), own_width, p.rows, s.key_dim);
+    };
+    KeptState state = {{}, -1};
+    fetch_reads(island[0]);
+    commit_copies();
+    for (int chunk = island[0]; chunk < island[1]; ++chunk) {
+        Place p = place(chunks, chunk, s);
+        fetch_keys(keys, k + p.first * key_width + p.key_head * s.key_dim, key_width, p.rows, s.key_dim);
+        commit_copies();
+        i64 own = at(p.first, s.heads, p.head, s.value_dim) + v;
+        Tile sum = read(y + own, value_width, p.rows, columns), taken = {};
+        OfRows rates = of_own_rows(beta, p, s), rest = of_own_rows(outer, p, s);
+        float last = inner[at(p.first + p.rows - 1, s.heads, p.head, 1)];
+        state.read_if_other(states, p.before, v, columns, p, s, held);
+        wait_for_copies_but_latest();
+        __syncthreads();
+        if (p.before >= 0)
+            EACH_KEPT(i, s.key_dim)
+                multiply<false, false>(taken, reads + i * TILE_OF, held + i * TILE_OF, part(SIDE * i, s.key_dim));
+#pragma unroll
+        for (int i = 0; i < 16; ++i) sum.x[i] -= taken.x[i];
+        store(y + own, value_width, p.rows, columns, sum);
+#pragma unroll
+        for (int i = 0; i < 16; ++i) sum.x[i] *= rates.of(i) * rest.of(i);
+        put(u, sum);
+        wait_for_copies();
+        __syncthreads();
+        fetch_reads(chunk + 1);
+        commit_copies();
+        if (p.after >= 0) {
+            EACH_KEPT(i, s.key_dim)
+                for (int j = 0; j < 16; ++j) state.x[i].x[j] *= last;
+            state.add_and_store(states, p.after, v, columns, keys, u, p, s, held);
+        }
+        __syncthreads();
+    }
+}
+#define RUN_STATES(...) if (key_dim <= SIDE * PARTS_KEPT) run_states_kept(__VA_ARGS__); else run_states(__VA_ARGS__)
+#else
+#define RUN_STATES run_states
+#endif
+
 KERNEL(256, delta_states_f32, float* states, float* y, const float* read, const float* k, const float* beta,
        const float* inner, const float* outer, const int* chunks, const int* islands, int heads, int group, int key_dim,
        int value_dim) {
@@ -134,7 +188,7 @@ KERNEL(256, delta_states_f32, float* states, float* y, const float* read, const 
 KERNEL(256, delta_states_bf16, float* states, bf16* y, const bf16* read, const bf16* k, const bf16* beta,
        const float* inner, const float* outer, const int* chunks, const int* islands, int heads, int group, int key_dim,
        int value_dim) {
-    IN_BF16(run_states(states, y, read, k, beta, inner, outer, chunks, islands, {heads, group, key_dim, value_dim});)
+    IN_BF16(RUN_STATES(states, y, read, k, beta, inner, outer, chunks, islands, {heads, group, key_dim, value_dim});)
 }
 
 // One block per chunk and head: O = (Γ ⊙ Q) S₀ + P U.

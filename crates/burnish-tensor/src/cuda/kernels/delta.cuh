@@ -130,32 +130,173 @@ INLINE void multiply(Tile& tile, const Operand* a, const Operand* b, int depth) 
 #endif
 }
 
+template <int N, typename X>
+INLINE bool is_whole(const X* x, i64 stride, int columns) {
+    return stride % N == 0 && columns % N == 0 && (u64)x % sizeof(Chunk<N, X>) == 0;
+}
+
 // A tile of a matrix as an operand, with zeros beyond `rows` and `columns`.
 template <typename X>
 INLINE void load(Operand* to, const X* from, i64 stride, int rows, int columns, Factors factors) {
+    constexpr int N = 16 / sizeof(X);
+    if (!is_whole<N>(from, stride, columns)) {
+#pragma unroll 1
+        for (int at = threadIdx.x; at < SIDE * SIDE; at += 256) {
+            int r = at / SIDE, c = at % SIDE;
+            narrow(to + r * STRIDE + c, r < rows && c < columns ? widen(from[r * stride + c]) * factors.of(r, c) : 0.0f);
+        }
+        return;
+    }
+    // All are read before the first is used.
+    Chunk<N, X> own[16 / N];
+    float of_row[16 / N];
+    int first = threadIdx.x * N / SIDE, c = threadIdx.x * N % SIDE;
 #pragma unroll
-    for (int four = threadIdx.x; four < SIDE * SIDE / 4; four += 256) {
-        int r = four / (SIDE / 4), c = four % (SIDE / 4) * 4;
-        float x[4] = {};
-        if (r < rows) load_four(x, from + r * stride, c, columns);
-        for (int i = 0; i < 4; ++i)
-            if (r < rows && c + i < columns) x[i] *= factors.of(r, c + i);
-        store_four(to + r * STRIDE + c, x, 0, 4);
+    for (int i = 0; i < 16 / N; ++i) {
+        int r = first + 256 * N / SIDE * i;
+        bool is_real = r < rows && c < columns;
+        own[i] = {};
+        if (is_real) own[i] = *(const Chunk<N, X>*)(from + r * stride + c);
+        of_row[i] = is_real && !BY_CHANNEL ? factors.of(r, c) : 1.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < 16 / N; ++i) {
+        int r = first + 256 * N / SIDE * i;
+        bool has_factors = BY_CHANNEL && r < rows && c < columns;
+        Chunk<N, Operand> both;
+        for (int j = 0; j < N; ++j) narrow(&both.x[j], widen(own[i].x[j]) * (has_factors ? factors.of(r, c + j) : of_row[i]));
+        *(Chunk<N, Operand>*)(to + r * STRIDE + c) = both;
     }
 }
 
+// Elements `i` and `i + 1` of a tile lie side by side on tensor cores.
+#define EACH_TWO(i, r) _Pragma("unroll") for (int i = 0, r = row_of(0); i < 16; i += 2, r = row_of(i))
+
 INLINE void put(Operand* to, const Tile& tile) {
-    EACH(i, r, c) narrow(to + r * STRIDE + c, tile.x[i]);
+#if TENSOR
+    EACH_TWO(i, r) *(u32*)(to + r * STRIDE + column_of(i)) = pack(tile.x[i], tile.x[i + 1]);
+#else
+    EACH(i, r, c) to[r * STRIDE + c] = tile.x[i];
+#endif
 }
 
 template <typename T>
 INLINE void store(T* to, i64 stride, int rows, int columns, const Tile& tile) {
-    EACH(i, r, c)
-        if (r < rows && c < columns) narrow(to + r * stride + c, tile.x[i]);
+    bool in_pairs = TENSOR && is_whole<2>(to, stride, columns);
+    EACH_TWO(i, r) {
+        int c = column_of(i), next = column_of(i + 1);
+        if (r >= rows || c >= columns) continue;
+        T* own = to + r * stride;
+        if (in_pairs) {
+            Chunk<2, T> two;
+            narrow(&two.x[0], tile.x[i]);
+            narrow(&two.x[1], tile.x[i + 1]);
+            *(Chunk<2, T>*)(own + c) = two;
+        } else {
+            narrow(own + c, tile.x[i]);
+            if (next < columns) narrow(own + next, tile.x[i + 1]);
+        }
+    }
+}
+
+// A tile of a matrix, with zeros beyond `rows` and `columns`.
+template <typename T>
+INLINE Tile read(const T* from, i64 stride, int rows, int columns) {
+    Tile tile = {};
+    bool in_pairs = TENSOR && is_whole<2>(from, stride, columns);
+    Chunk<2, T> all[8] = {};
+    EACH_TWO(i, r) {
+        int c = column_of(i), next = column_of(i + 1);
+        if (r >= rows || c >= columns) continue;
+        const T* own = from + r * stride;
+        if (in_pairs) {
+            all[i / 2] = *(const Chunk<2, T>*)(own + c);
+        } else {
+            all[i / 2].x[0] = own[c];
+            if (next < columns) all[i / 2].x[1] = own[next];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 16; ++i) tile.x[i] = widen(all[i / 2].x[i % 2]);
+    return tile;
 }
 
 INLINE int part(int from, int dim) { return min(SIDE, dim - from); }
 #define EACH_PART(from, dim) _Pragma("unroll 1") for (int from = 0; from < (dim); from += SIDE)
+
+#if TENSOR
+// A tile as an operand by copies that go on while the block works.
+INLINE void fetch(Operand* to, const bf16* from, i64 stride, int rows, int columns) {
+    if (!is_whole<8>(from, stride, columns)) {
+        load(to, from, stride, rows, columns, no_factors());
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        int r = threadIdx.x / 8 + 32 * i, c = threadIdx.x % 8 * 8;
+        bool is_real = r < rows && c < columns;
+        copy_async(to + r * STRIDE + c, is_real ? from + r * stride + c : from, is_real);
+    }
+}
+
+INLINE void wait_for_copies() {
+    commit_copies();
+    wait_for_copies_but_latest();
+}
+
+// A state of at most 128 by 64 in the registers of a block, and its operands in bf16.
+#define PARTS_KEPT 2
+#define EACH_KEPT(i, dim) _Pragma("unroll") for (int i = 0; i < PARTS_KEPT; ++i) if (SIDE * i < (dim))
+
+INLINE void fetch_keys(Operand* to, const bf16* from, i64 stride, int rows, int dim) {
+    EACH_KEPT(i, dim) fetch(to + i * TILE_OF, from + SIDE * i, stride, rows, part(SIDE * i, dim));
+}
+
+struct KeptState {
+    Tile x[PARTS_KEPT];
+    int number; // -1: zeros
+
+    // Does nothing if it is there already.
+    INLINE void read_if_other(const float* states, int wanted, int v, int columns, const Place& p, Sizes s, Operand* operands) {
+        if (wanted == number) return;
+        number = wanted;
+        EACH_KEPT(i, s.key_dim) {
+            x[i] = {};
+            if (wanted >= 0)
+                x[i] = read(state_of(states, wanted, p.head, s) + (i64)SIDE * i * s.value_dim + v, s.value_dim,
+                            part(SIDE * i, s.key_dim), columns);
+            put(operands + i * TILE_OF, x[i]);
+        }
+    }
+    // x += aᵀ b, which is a state from now on.
+    INLINE void add_and_store(float* states, int as, int v, int columns, const Operand* a, const Operand* b, const Place& p,
+                              Sizes s, Operand* operands) {
+        number = as;
+        EACH_KEPT(i, s.key_dim) {
+            multiply<true, false>(x[i], a + i * TILE_OF, b, p.rows);
+            store(state_of(states, as, p.head, s) + (i64)SIDE * i * s.value_dim + v, s.value_dim, part(SIDE * i, s.key_dim),
+                  columns, x[i]);
+            put(operands + i * TILE_OF, x[i]);
+        }
+    }
+};
+
+// Numbers of the two rows that a thread has of a tile.
+struct OfRows {
+    float x[2];
+    INLINE float of(int i) const { return x[i % 4 / 2]; }
+};
+
+template <typename X>
+INLINE OfRows of_own_rows(const X* from, const Place& p, Sizes s) {
+    OfRows own;
+    for (int i = 0; i < 2; ++i) {
+        int r = row_of(2 * i);
+        own.x[i] = r < p.rows ? widen(from[at(p.first + r, s.heads, p.head, 1)]) : 0.0f;
+    }
+    return own;
+}
+#endif
 
 // Copies a chunk's rates, 0 beyond its rows, and sums its logarithms from its first row on.
 template <typename T>

@@ -139,6 +139,69 @@ INLINE void run_states_backward(float* d_states, T* d_r, const T* from_state, co
     }
 }
 
+#if TENSOR && !BY_CHANNEL
+// The same for keys of at most 128 columns, as `run_states_kept`.
+INLINE void run_states_backward_kept(float* d_states, bf16* d_r, const bf16* from_state, const bf16* q, const bf16* k,
+                                     const bf16* beta, const float* inner, const bf16* d_out, const int* chunks,
+                                     const int* islands, Sizes s) {
+    Operand *e = (Operand*)DYNAMIC_SHARED, *held = e + TILE_OF, *reads = held + 2 * TILE_OF,
+            *queries = reads + 2 * TILE_OF, *keys = queries + 2 * TILE_OF;
+    int parts = (s.value_dim + SIDE - 1) / SIDE, v = blockIdx.x % parts * SIDE, columns = part(v, s.value_dim);
+    const int* island = islands + 2 * (blockIdx.x / parts);
+    i64 key_width = s.heads / s.group * s.key_dim, own_width = s.heads * s.key_dim, value_width = s.heads * s.value_dim;
+    auto fetch_early = [&](int chunk) {
+        if (chunk < island[0]) return;
+        Place p = place(chunks, chunk, s);
+        fetch_keys(reads, from_state + at(p.first, s.heads, p.head, s.key_dim), own_width, p.rows, s.key_dim);
+        fetch_keys(queries, q + p.first * key_width + p.key_head * s.key_dim, key_width, p.rows, s.key_dim);
+    };
+    KeptState state = {{}, -1};
+    fetch_early(island[1] - 1);
+    commit_copies();
+    for (int chunk = island[1] - 1; chunk >= island[0]; --chunk) {
+        Place p = place(chunks, chunk, s);
+        fetch_keys(keys, k + p.first * key_width + p.key_head * s.key_dim, key_width, p.rows, s.key_dim);
+        commit_copies();
+        i64 own = at(p.first, s.heads, p.head, s.value_dim) + v;
+        Tile d = read(d_out + own, value_width, p.rows, columns), sum = read(d_r + own, value_width, p.rows, columns);
+        OfRows rates = of_own_rows(beta, p, s), into = of_own_rows(inner, p, s);
+        float last = inner[at(p.first + p.rows - 1, s.heads, p.head, 1)];
+        state.read_if_other(d_states, p.after, v, columns, p, s, held);
+#pragma unroll
+        for (int i = 0; i < 16; ++i) d.x[i] *= into.of(i);
+        put(e, d);
+        wait_for_copies_but_latest();
+        __syncthreads();
+        if (p.after >= 0)
+            EACH_KEPT(i, s.key_dim)
+                multiply<false, false>(sum, reads + i * TILE_OF, held + i * TILE_OF, part(SIDE * i, s.key_dim));
+        store(d_r + own, value_width, p.rows, columns, sum);
+        if (p.before >= 0)
+            EACH_KEPT(i, s.key_dim) {
+                const float* d_before = state_of(d_states, p.before, p.head, s) + (i64)SIDE * i * s.value_dim + v;
+                Tile others = {};
+                if (!p.is_last) others = read(d_before, s.value_dim, part(SIDE * i, s.key_dim), columns);
+                for (int j = 0; j < 16; ++j) state.x[i].x[j] = fmaf(last, state.x[i].x[j], others.x[j]);
+                multiply<true, false>(state.x[i], queries + i * TILE_OF, e, p.rows);
+            }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 16; ++i) sum.x[i] *= -rates.of(i) * into.of(i);
+        put(e, sum);
+        fetch_early(chunk - 1);
+        commit_copies();
+        wait_for_copies_but_latest();
+        __syncthreads();
+        if (p.before >= 0) state.add_and_store(d_states, p.before, v, columns, keys, e, p, s, held);
+        __syncthreads();
+    }
+}
+#define RUN_STATES_BACKWARD(...) \
+    if (key_dim <= SIDE * PARTS_KEPT) run_states_backward_kept(__VA_ARGS__); else run_states_backward(__VA_ARGS__)
+#else
+#define RUN_STATES_BACKWARD run_states_backward
+#endif
+
 KERNEL(256, delta_states_backward_f32, float* d_states, float* d_r, const float* from_state, const float* q,
        const float* k, const float* beta, const float* inner, const float* d_out, const int* chunks, const int* islands,
        int heads, int group, int key_dim, int value_dim) {
@@ -148,7 +211,7 @@ KERNEL(256, delta_states_backward_f32, float* d_states, float* d_r, const float*
 KERNEL(256, delta_states_backward_bf16, float* d_states, bf16* d_r, const bf16* from_state, const bf16* q,
        const bf16* k, const bf16* beta, const float* inner, const bf16* d_out, const int* chunks, const int* islands,
        int heads, int group, int key_dim, int value_dim) {
-    IN_BF16(run_states_backward(d_states, d_r, from_state, q, k, beta, inner, d_out, chunks, islands,
+    IN_BF16(RUN_STATES_BACKWARD(d_states, d_r, from_state, q, k, beta, inner, d_out, chunks, islands,
                         {heads, group, key_dim, value_dim});)
 }
 

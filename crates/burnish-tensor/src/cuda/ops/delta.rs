@@ -17,6 +17,8 @@ const WIDE_BYTES: usize = DELTA_CHUNK * 68 * 4;
 const TENSOR_BYTES: usize = DELTA_CHUNK * 72 * 2;
 /// Columns of values that a block has.
 const COLUMNS: usize = 64;
+/// Columns of keys up to which states stay in a block that goes from chunk to chunk.
+const KEPT: usize = 128;
 
 /// A layout cut into chunks, on the GPU. Every layer of a batch uses the same.
 #[derive(Debug)]
@@ -190,9 +192,17 @@ impl Inputs<'_> {
         wide * WIDE_BYTES + operands * each
     }
 
+    /// The same for a kernel that works by island and has `kept` operands where states stay in its block.
+    fn shared_by_island(&self, kept: usize, operands: usize) -> usize {
+        let keeps =
+            self.q.precision() == Precision::Bf16 && self.channels() == 1 && self.shape.key_dim <= KEPT;
+        self.shared(0, if keeps { kept } else { operands })
+    }
+
     /// Can the card run the kernels? Otherwise notes an error.
     fn fits(&self, cuda: &Cuda) -> bool {
-        let needed = needed(self.shared(1, 4), cuda.capability(), cuda.shared_bytes_max());
+        let bytes = self.shared(1, 4).max(self.shared_by_island(9, 4));
+        let needed = needed(bytes, cuda.capability(), cuda.shared_bytes_max());
         let fits = needed.is_ok();
         cuda.note(needed);
         fits
@@ -281,7 +291,7 @@ pub(crate) fn forward(cuda: &Arc<Cuda>, x: Inputs<'_>) -> (Values, Buffer<f32>) 
     ];
     arguments.extend(x.sizes());
     let name = x.q.kernel(["delta_states_f32", "delta_states_bf16"]);
-    cuda.launch(program, name, x.by_island(x.shared(0, 3)), &mut arguments);
+    cuda.launch(program, name, x.by_island(x.shared_by_island(7, 3)), &mut arguments);
 
     let mut arguments = vec![
         out.all_mut().into(),
@@ -363,7 +373,7 @@ pub(crate) fn backward(
     ];
     arguments.extend(x.sizes());
     let name = x.q.kernel(["delta_states_backward_f32", "delta_states_backward_bf16"]);
-    cuda.launch(program, name, x.by_island(x.shared(0, 4)), &mut arguments);
+    cuda.launch(program, name, x.by_island(x.shared_by_island(9, 4)), &mut arguments);
 
     let mut arguments = vec![
         gradients.q.all_mut().into(),
