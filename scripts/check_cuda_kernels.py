@@ -73,9 +73,9 @@ def variants(name, arch):
     if name == "attention_wgmma.cu":
         return [([f"-DHEAD_DIM={d}"], wgmma(d)) for d in (64, 128)] if arch == "sm_90" else []
     if name.startswith("delta"):
-        # Shared memory of the largest kernel: four operands and a tile in f32, or nine operands in bf16. That is more than
+        # Shared memory of the largest kernel: four operands and a tile in f32, or ten operands in bf16. That is more than
         # 7.5 has.
-        size = lambda tensor: 64 * (9 * 2 * 72 if tensor else 5 * 4 * 68)
+        size = lambda tensor: 64 * (10 * 2 * 72 if tensor else 5 * 4 * 68)
         both = [(tensor, by_channel) for tensor in (0, 1) for by_channel in (0, 1) if size(0) <= SHARED[arch]]
         return [([f"-DTENSOR={t}", f"-DBY_CHANNEL={c}"], size(t)) for t, c in both]
     if name == "few_rows.cu":

@@ -66,7 +66,7 @@ KERNEL(256, delta_prepare_f32, float* y, float* read, const float* k, const floa
        const float* log_decay, const float* inner, const int* chunks, int heads, int group, int key_dim, int value_dim) {
     IN_F32(prepare(y, read, k, v, beta, log_decay, inner, chunks, {heads, group, key_dim, value_dim});)
 }
-KERNEL(256, delta_prepare_bf16, bf16* y, bf16* read, const bf16* k, const bf16* v, const bf16* beta,
+KERNEL(TENSOR_THREADS, delta_prepare_bf16, bf16* y, bf16* read, const bf16* k, const bf16* v, const bf16* beta,
        const float* log_decay, const float* inner, const int* chunks, int heads, int group, int key_dim, int value_dim) {
     IN_BF16(prepare(y, read, k, v, beta, log_decay, inner, chunks, {heads, group, key_dim, value_dim});)
 }
@@ -138,14 +138,14 @@ INLINE void run_states_kept(float* states, bf16* y, const bf16* read_by, const b
     auto fetch_reads = [&](int chunk) {
         if (chunk >= island[1]) return;
         Place p = place(chunks, chunk, s);
-        fetch_keys(reads, read_by + at(p.first, s.heads, p.head, s.key_dim), own_width, p.rows, s.key_dim);
+        fetch_parts(reads, read_by + at(p.first, s.heads, p.head, s.key_dim), own_width, p.rows, s.key_dim);
     };
     KeptState state = {{}, -1};
     fetch_reads(island[0]);
     commit_copies();
     for (int chunk = island[0]; chunk < island[1]; ++chunk) {
         Place p = place(chunks, chunk, s);
-        fetch_keys(keys, k + p.first * key_width + p.key_head * s.key_dim, key_width, p.rows, s.key_dim);
+        fetch_parts(keys, k + p.first * key_width + p.key_head * s.key_dim, key_width, p.rows, s.key_dim);
         commit_copies();
         i64 own = at(p.first, s.heads, p.head, s.value_dim) + v;
         Tile sum = read(y + own, value_width, p.rows, columns), taken = {};
@@ -175,20 +175,23 @@ INLINE void run_states_kept(float* states, bf16* y, const bf16* read_by, const b
         __syncthreads();
     }
 }
-#define RUN_STATES(...) if (key_dim <= SIDE * PARTS_KEPT) run_states_kept(__VA_ARGS__); else run_states(__VA_ARGS__)
-#else
-#define RUN_STATES run_states
 #endif
+
+KERNEL(TENSOR_THREADS, delta_states_kept_bf16, float* states, bf16* y, const bf16* read, const bf16* k, const bf16* beta,
+       const float* inner, const float* outer, const int* chunks, const int* islands, int heads, int group, int key_dim,
+       int value_dim) {
+    IN_KEPT(run_states_kept(states, y, read, k, beta, inner, outer, chunks, islands, {heads, group, key_dim, value_dim});)
+}
 
 KERNEL(256, delta_states_f32, float* states, float* y, const float* read, const float* k, const float* beta,
        const float* inner, const float* outer, const int* chunks, const int* islands, int heads, int group, int key_dim,
        int value_dim) {
     IN_F32(run_states(states, y, read, k, beta, inner, outer, chunks, islands, {heads, group, key_dim, value_dim});)
 }
-KERNEL(256, delta_states_bf16, float* states, bf16* y, const bf16* read, const bf16* k, const bf16* beta,
+KERNEL(TENSOR_THREADS, delta_states_bf16, float* states, bf16* y, const bf16* read, const bf16* k, const bf16* beta,
        const float* inner, const float* outer, const int* chunks, const int* islands, int heads, int group, int key_dim,
        int value_dim) {
-    IN_BF16(RUN_STATES(states, y, read, k, beta, inner, outer, chunks, islands, {heads, group, key_dim, value_dim});)
+    IN_BF16(run_states(states, y, read, k, beta, inner, outer, chunks, islands, {heads, group, key_dim, value_dim});)
 }
 
 // One block per chunk and head: O = (Γ ⊙ Q) S₀ + P U.
@@ -229,7 +232,7 @@ KERNEL(256, delta_output_f32, float* out, const float* q, const float* k, const 
        int key_dim, int value_dim) {
     IN_F32(output(out, q, k, y, beta, log_decay, inner, states, chunks, {heads, group, key_dim, value_dim});)
 }
-KERNEL(256, delta_output_bf16, bf16* out, const bf16* q, const bf16* k, const bf16* y, const bf16* beta,
+KERNEL(TENSOR_THREADS, delta_output_bf16, bf16* out, const bf16* q, const bf16* k, const bf16* y, const bf16* beta,
        const float* log_decay, const float* inner, const float* states, const int* chunks, int heads, int group,
        int key_dim, int value_dim) {
     IN_BF16(output(out, q, k, y, beta, log_decay, inner, states, chunks, {heads, group, key_dim, value_dim});)

@@ -24,10 +24,20 @@ typedef float Operand;
 #define IN_F32(...) __VA_ARGS__
 #define IN_BF16(...)
 #endif
+#if TENSOR && !BY_CHANNEL
+#define IN_KEPT(...) __VA_ARGS__
+#else
+#define IN_KEPT(...)
+#endif
 #define WIDE (SIDE * WIDE_STRIDE) // elements
 #define TILE_OF (SIDE * STRIDE)
 #define FORGOTTEN -1e4f // logarithms below are taken for it, as on the CPU
 #define INLINE __device__ __forceinline__
+#ifdef EMULATED
+#define TENSOR_THREADS 256
+#else
+#define TENSOR_THREADS 256, 2 // two blocks at a time on a multiprocessor
+#endif
 
 struct Sizes {
     int heads, group, key_dim, value_dim;
@@ -239,19 +249,21 @@ INLINE void fetch(Operand* to, const bf16* from, i64 stride, int rows, int colum
     }
 }
 
+// For those of all commits.
 INLINE void wait_for_copies() {
     commit_copies();
     wait_for_copies_but_latest();
 }
 
-// A state of at most 128 by 64 in the registers of a block, and its operands in bf16.
+// Parts of keys or values that a block keeps.
 #define PARTS_KEPT 2
 #define EACH_KEPT(i, dim) _Pragma("unroll") for (int i = 0; i < PARTS_KEPT; ++i) if (SIDE * i < (dim))
 
-INLINE void fetch_keys(Operand* to, const bf16* from, i64 stride, int rows, int dim) {
+INLINE void fetch_parts(Operand* to, const bf16* from, i64 stride, int rows, int dim) {
     EACH_KEPT(i, dim) fetch(to + i * TILE_OF, from + SIDE * i, stride, rows, part(SIDE * i, dim));
 }
 
+// A state of at most 128 by 64 in the registers of a block; `operands` are its parts in bf16.
 struct KeptState {
     Tile x[PARTS_KEPT];
     int number; // -1: zeros
@@ -280,6 +292,12 @@ struct KeptState {
         }
     }
 };
+
+// Over the four threads that have the same rows of a tile.
+INLINE float quad_sum(float x) {
+    x += __shfl_xor_sync(FULL_WARP, x, 1);
+    return x + __shfl_xor_sync(FULL_WARP, x, 2);
+}
 
 // Numbers of the two rows that a thread has of a tile.
 struct OfRows {

@@ -71,7 +71,7 @@ KERNEL(256, delta_prepare_backward_f32, float* y, float* d_r, float* from_state,
     IN_F32(prepare_backward(y, d_r, from_state, q, k, v, beta, log_decay, inner, outer, states, d_out, chunks,
                      {heads, group, key_dim, value_dim});)
 }
-KERNEL(256, delta_prepare_backward_bf16, bf16* y, bf16* d_r, bf16* from_state, const bf16* q, const bf16* k,
+KERNEL(TENSOR_THREADS, delta_prepare_backward_bf16, bf16* y, bf16* d_r, bf16* from_state, const bf16* q, const bf16* k,
        const bf16* v, const bf16* beta, const float* log_decay, const float* inner, const float* outer,
        const float* states, const bf16* d_out, const int* chunks, int heads, int group, int key_dim, int value_dim) {
     IN_BF16(prepare_backward(y, d_r, from_state, q, k, v, beta, log_decay, inner, outer, states, d_out, chunks,
@@ -152,15 +152,15 @@ INLINE void run_states_backward_kept(float* d_states, bf16* d_r, const bf16* fro
     auto fetch_early = [&](int chunk) {
         if (chunk < island[0]) return;
         Place p = place(chunks, chunk, s);
-        fetch_keys(reads, from_state + at(p.first, s.heads, p.head, s.key_dim), own_width, p.rows, s.key_dim);
-        fetch_keys(queries, q + p.first * key_width + p.key_head * s.key_dim, key_width, p.rows, s.key_dim);
+        fetch_parts(reads, from_state + at(p.first, s.heads, p.head, s.key_dim), own_width, p.rows, s.key_dim);
+        fetch_parts(queries, q + p.first * key_width + p.key_head * s.key_dim, key_width, p.rows, s.key_dim);
     };
     KeptState state = {{}, -1};
     fetch_early(island[1] - 1);
     commit_copies();
     for (int chunk = island[1] - 1; chunk >= island[0]; --chunk) {
         Place p = place(chunks, chunk, s);
-        fetch_keys(keys, k + p.first * key_width + p.key_head * s.key_dim, key_width, p.rows, s.key_dim);
+        fetch_parts(keys, k + p.first * key_width + p.key_head * s.key_dim, key_width, p.rows, s.key_dim);
         commit_copies();
         i64 own = at(p.first, s.heads, p.head, s.value_dim) + v;
         Tile d = read(d_out + own, value_width, p.rows, columns), sum = read(d_r + own, value_width, p.rows, columns);
@@ -196,11 +196,14 @@ INLINE void run_states_backward_kept(float* d_states, bf16* d_r, const bf16* fro
         __syncthreads();
     }
 }
-#define RUN_STATES_BACKWARD(...) \
-    if (key_dim <= SIDE * PARTS_KEPT) run_states_backward_kept(__VA_ARGS__); else run_states_backward(__VA_ARGS__)
-#else
-#define RUN_STATES_BACKWARD run_states_backward
 #endif
+
+KERNEL(TENSOR_THREADS, delta_states_backward_kept_bf16, float* d_states, bf16* d_r, const bf16* from_state, const bf16* q,
+       const bf16* k, const bf16* beta, const float* inner, const bf16* d_out, const int* chunks, const int* islands,
+       int heads, int group, int key_dim, int value_dim) {
+    IN_KEPT(run_states_backward_kept(d_states, d_r, from_state, q, k, beta, inner, d_out, chunks, islands,
+                                     {heads, group, key_dim, value_dim});)
+}
 
 KERNEL(256, delta_states_backward_f32, float* d_states, float* d_r, const float* from_state, const float* q,
        const float* k, const float* beta, const float* inner, const float* d_out, const int* chunks, const int* islands,
@@ -208,10 +211,10 @@ KERNEL(256, delta_states_backward_f32, float* d_states, float* d_r, const float*
     IN_F32(run_states_backward(d_states, d_r, from_state, q, k, beta, inner, d_out, chunks, islands,
                         {heads, group, key_dim, value_dim});)
 }
-KERNEL(256, delta_states_backward_bf16, float* d_states, bf16* d_r, const bf16* from_state, const bf16* q,
+KERNEL(TENSOR_THREADS, delta_states_backward_bf16, float* d_states, bf16* d_r, const bf16* from_state, const bf16* q,
        const bf16* k, const bf16* beta, const float* inner, const bf16* d_out, const int* chunks, const int* islands,
        int heads, int group, int key_dim, int value_dim) {
-    IN_BF16(RUN_STATES_BACKWARD(d_states, d_r, from_state, q, k, beta, inner, d_out, chunks, islands,
+    IN_BF16(run_states_backward(d_states, d_r, from_state, q, k, beta, inner, d_out, chunks, islands,
                         {heads, group, key_dim, value_dim});)
 }
 
@@ -390,6 +393,133 @@ INLINE void gradients(T* d_q, T* d_k, T* d_v, float* d_log_decay, T* d_beta, con
     }
 }
 
+#if TENSOR && !BY_CHANNEL
+// The same for values of at most 128 columns. What belongs to them is read once and as it is: factors of its rows are
+// taken for those of the products' rows and columns.
+INLINE void gradients_kept(bf16* d_q, bf16* d_k, bf16* d_v, float* d_log_decay, bf16* d_beta, const bf16* q,
+                           const bf16* k, const bf16* beta, const float* log_decay, const float* inner,
+                           const float* outer, const float* states, const float* d_states, const bf16* y,
+                           const bf16* d_r, const bf16* d_out, const int* chunks, Sizes s) {
+    __shared__ float rates[SIDE], logs[2][SIDE], of_warps[32];
+    __shared__ double sums[SIDE];
+    Operand *outs = (Operand*)DYNAMIC_SHARED, *ys = outs + 2 * TILE_OF, *rs = ys + 2 * TILE_OF, *a = rs + 2 * TILE_OF,
+            *b = a + TILE_OF, *d_p = b + TILE_OF, *d_m = d_p + TILE_OF;
+    Place p = place(chunks, blockIdx.x, s);
+    i64 key_width = s.heads / s.group * s.key_dim, value_width = s.heads * s.value_dim, own_width = s.heads * s.key_dim;
+    i64 values = at(p.first, s.heads, p.head, s.value_dim);
+    i64 keys = p.first * key_width + p.key_head * s.key_dim, own_keys = at(p.first, s.heads, p.head, s.key_dim);
+    fetch_parts(outs, d_out + values, value_width, p.rows, s.value_dim);
+    fetch_parts(ys, y + values, value_width, p.rows, s.value_dim);
+    fetch_parts(rs, d_r + values, value_width, p.rows, s.value_dim);
+    commit_copies();
+    OfRows rate = of_own_rows(beta, p, s), into = of_own_rows(inner, p, s), rest = of_own_rows(outer, p, s);
+    float last = inner[at(p.first + p.rows - 1, s.heads, p.head, 1)];
+    read_rates(rates, sums, beta, log_decay, p, s);
+    wait_for_copies();
+    __syncthreads();
+
+    // Four threads share a row.
+    int own = threadIdx.x / 4;
+    bool is_whole_row = is_whole<8>(d_v + values, value_width, s.value_dim);
+    float sum = 0.0f;
+    for (int c = threadIdx.x % 4 * 8; c < s.value_dim; c += 32) {
+        int in_tile = c / SIDE * TILE_OF + own * STRIDE + c % SIDE;
+        Chunk<8, bf16> of_r = *(const Chunk<8, bf16>*)(rs + in_tile), of_y = *(const Chunk<8, bf16>*)(ys + in_tile), of_v;
+        for (int j = 0; j < 8; ++j) {
+            sum = fmaf(widen(of_r.x[j]), widen(of_y.x[j]), sum);
+            narrow(&of_v.x[j], rates[own] * widen(of_r.x[j]));
+        }
+        bf16* to = d_v + values + own * value_width + c;
+        if (own >= p.rows) continue;
+        if (is_whole_row) *(Chunk<8, bf16>*)to = of_v;
+        else
+            for (int j = 0; j < 8; ++j)
+                if (c + j < s.value_dim) to[j] = of_v.x[j];
+    }
+    sum = quad_sum(sum);
+    if (threadIdx.x % 4 == 0 && own < p.rows) narrow(d_beta + at(p.first + own, s.heads, p.head, 1), sum);
+
+    Tile of_p = {}, of_m = {};
+    EACH_KEPT(i, s.value_dim) {
+        multiply<false, true>(of_p, outs + i * TILE_OF, ys + i * TILE_OF, part(SIDE * i, s.value_dim));
+        multiply<false, true>(of_m, rs + i * TILE_OF, ys + i * TILE_OF, part(SIDE * i, s.value_dim));
+    }
+    EACH(i, r, c) {
+        float ratio = c <= r ? expf((float)(sums[r] - sums[c])) * rates[c] : 0.0f;
+        of_p.x[i] = c <= r ? of_p.x[i] * ratio : 0.0f;
+        of_m.x[i] = c < r ? of_m.x[i] * -(ratio * rates[r]) : 0.0f;
+    }
+    put(d_p, of_p);
+    put(d_m, of_m);
+
+    const float* before = p.before < 0 ? nullptr : state_of(states, p.before, p.head, s);
+    const float* d_after = p.after < 0 ? nullptr : state_of(d_states, p.after, p.head, s);
+    // What the sum over the whole chunk gets, by what lasts of the keys and of the state; and each row.
+    float lasting = 0.0f, of_rows[2] = {};
+    EACH_PART(from, s.key_dim) {
+        int columns = part(from, s.key_dim);
+        Tile dq = {}, up = {}, down = {};
+        EACH_PART(v, s.value_dim) {
+            int depth = part(v, s.value_dim), skip = v / SIDE * TILE_OF;
+            i64 state = (i64)from * s.value_dim + v;
+            Tile of_before = {}, of_after = {};
+            if (before) of_before = read(before + state, s.value_dim, columns, depth);
+            if (d_after) of_after = read(d_after + state, s.value_dim, columns, depth);
+            float both = 0.0f;
+#pragma unroll
+            for (int i = 0; i < 16; ++i) both = fmaf(of_before.x[i], of_after.x[i], both);
+            lasting = fmaf(last, both, lasting);
+            put(a, of_before);
+            put(b, of_after);
+            __syncthreads();
+            if (before) multiply<false, true>(dq, outs + skip, a, depth);
+            if (before) multiply<false, true>(up, rs + skip, a, depth);
+            if (d_after) multiply<false, true>(down, ys + skip, b, depth);
+            __syncthreads();
+        }
+        fetch(a, k + keys + from, key_width, p.rows, columns);
+        fetch(b, q + keys + from, key_width, p.rows, columns);
+        commit_copies();
+        wait_for_copies();
+        __syncthreads();
+        EACH(i, r, c) {
+            dq.x[i] *= into.of(i);
+            up.x[i] *= -rate.of(i) * into.of(i);
+            down.x[i] *= rate.of(i) * rest.of(i);
+            lasting = fmaf(widen(a[r * STRIDE + c]), down.x[i], lasting);
+        }
+        multiply<false, false>(dq, d_p, a, p.rows);
+        multiply<false, false>(up, d_m, a, p.rows);
+        multiply<true, false>(down, d_p, b, p.rows);
+        multiply<true, false>(down, d_m, a, p.rows);
+        EACH(i, r, c) {
+            float with_key = widen(a[r * STRIDE + c]) * (up.x[i] - down.x[i]);
+            of_rows[i % 4 / 2] += fmaf(widen(b[r * STRIDE + c]), dq.x[i], with_key);
+            up.x[i] += down.x[i];
+        }
+        store(d_q + own_keys + from, own_width, p.rows, columns, dq);
+        store(d_k + own_keys + from, own_width, p.rows, columns, up);
+        __syncthreads();
+    }
+    for (int half = 0; half < 2; ++half) {
+        float of_row = quad_sum(of_rows[half]);
+        if (threadIdx.x % 4 == 0) logs[threadIdx.x / 128][row_of(2 * half)] = of_row;
+    }
+    sum = block_sum(lasting, of_warps);
+    if ((int)threadIdx.x >= p.rows) return;
+    for (int r = p.rows - 1; r >= (int)threadIdx.x; --r) sum += logs[0][r] + logs[1][r];
+    d_log_decay[at(p.first + threadIdx.x, s.heads, p.head, 1)] = sum;
+}
+#endif
+
+KERNEL(TENSOR_THREADS, delta_gradients_kept_bf16, bf16* d_q, bf16* d_k, bf16* d_v, float* d_log_decay, bf16* d_beta,
+       const bf16* q, const bf16* k, const bf16* beta, const float* log_decay, const float* inner, const float* outer,
+       const float* states, const float* d_states, const bf16* y, const bf16* d_r, const bf16* d_out,
+       const int* chunks, int heads, int group, int key_dim, int value_dim) {
+    IN_KEPT(gradients_kept(d_q, d_k, d_v, d_log_decay, d_beta, q, k, beta, log_decay, inner, outer, states, d_states, y,
+                           d_r, d_out, chunks, {heads, group, key_dim, value_dim});)
+}
+
 KERNEL(256, delta_gradients_f32, float* d_q, float* d_k, float* d_v, float* d_log_decay, float* d_beta, const float* q,
        const float* k, const float* beta, const float* log_decay, const float* inner, const float* outer,
        const float* states, const float* d_states, const float* y, const float* d_r, const float* d_out,
@@ -397,7 +527,7 @@ KERNEL(256, delta_gradients_f32, float* d_q, float* d_k, float* d_v, float* d_lo
     IN_F32(gradients(d_q, d_k, d_v, d_log_decay, d_beta, q, k, beta, log_decay, inner, outer, states, d_states, y, d_r, d_out,
               chunks, {heads, group, key_dim, value_dim});)
 }
-KERNEL(256, delta_gradients_bf16, bf16* d_q, bf16* d_k, bf16* d_v, float* d_log_decay, bf16* d_beta, const bf16* q,
+KERNEL(TENSOR_THREADS, delta_gradients_bf16, bf16* d_q, bf16* d_k, bf16* d_v, float* d_log_decay, bf16* d_beta, const bf16* q,
        const bf16* k, const bf16* beta, const float* log_decay, const float* inner, const float* outer,
        const float* states, const float* d_states, const bf16* y, const bf16* d_r, const bf16* d_out,
        const int* chunks, int heads, int group, int key_dim, int value_dim) {

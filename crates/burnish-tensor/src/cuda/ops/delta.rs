@@ -17,7 +17,8 @@ const WIDE_BYTES: usize = DELTA_CHUNK * 68 * 4;
 const TENSOR_BYTES: usize = DELTA_CHUNK * 72 * 2;
 /// Columns of values that a block has.
 const COLUMNS: usize = 64;
-/// Columns of keys up to which states stay in a block that goes from chunk to chunk.
+/// Columns of keys up to which states stay in a block that goes from chunk to chunk, and of values up to which the kernel
+/// of gradients reads them once.
 const KEPT: usize = 128;
 
 /// A layout cut into chunks, on the GPU. Every layer of a batch uses the same.
@@ -192,16 +193,39 @@ impl Inputs<'_> {
         wide * WIDE_BYTES + operands * each
     }
 
-    /// The same for a kernel that works by island and has `kept` operands where states stay in its block.
-    fn shared_by_island(&self, kept: usize, operands: usize) -> usize {
-        let keeps =
-            self.q.precision() == Precision::Bf16 && self.channels() == 1 && self.shape.key_dim <= KEPT;
-        self.shared(0, if keeps { kept } else { operands })
+    /// The kernel for what goes from chunk to chunk, or is read once: that which keeps what heads have of `dim` columns in
+    /// `kept` operands, or one of `others`, with shared memory for tiles in f32 and operands.
+    fn keeping(
+        &self,
+        dim: usize,
+        (name, kept): (&'static str, usize),
+        others: [&'static str; 2],
+        [wide, operands]: [usize; 2],
+    ) -> (&'static str, usize) {
+        if self.q.precision() == Precision::Bf16 && self.channels() == 1 && dim <= KEPT {
+            return (name, self.shared(0, kept));
+        }
+        (self.q.kernel(others), self.shared(wide, operands))
+    }
+
+    fn states_kernel(&self) -> (&'static str, usize) {
+        let others = ["delta_states_f32", "delta_states_bf16"];
+        self.keeping(self.shape.key_dim, ("delta_states_kept_bf16", 7), others, [0, 3])
+    }
+
+    fn states_backward_kernel(&self) -> (&'static str, usize) {
+        let others = ["delta_states_backward_f32", "delta_states_backward_bf16"];
+        self.keeping(self.shape.key_dim, ("delta_states_backward_kept_bf16", 9), others, [0, 4])
+    }
+
+    fn gradients_kernel(&self) -> (&'static str, usize) {
+        let others = ["delta_gradients_f32", "delta_gradients_bf16"];
+        self.keeping(self.shape.value_dim, ("delta_gradients_kept_bf16", 10), others, [1, 4])
     }
 
     /// Can the card run the kernels? Otherwise notes an error.
     fn fits(&self, cuda: &Cuda) -> bool {
-        let bytes = self.shared(1, 4).max(self.shared_by_island(9, 4));
+        let bytes = self.gradients_kernel().1.max(self.states_backward_kernel().1);
         let needed = needed(bytes, cuda.capability(), cuda.shared_bytes_max());
         let fits = needed.is_ok();
         cuda.note(needed);
@@ -290,8 +314,8 @@ pub(crate) fn forward(cuda: &Arc<Cuda>, x: Inputs<'_>) -> (Values, Buffer<f32>) 
         x.chunks.islands.all().into(),
     ];
     arguments.extend(x.sizes());
-    let name = x.q.kernel(["delta_states_f32", "delta_states_bf16"]);
-    cuda.launch(program, name, x.by_island(x.shared_by_island(7, 3)), &mut arguments);
+    let (name, shared) = x.states_kernel();
+    cuda.launch(program, name, x.by_island(shared), &mut arguments);
 
     let mut arguments = vec![
         out.all_mut().into(),
@@ -372,8 +396,8 @@ pub(crate) fn backward(
         x.chunks.islands.all().into(),
     ];
     arguments.extend(x.sizes());
-    let name = x.q.kernel(["delta_states_backward_f32", "delta_states_backward_bf16"]);
-    cuda.launch(program, name, x.by_island(x.shared_by_island(9, 4)), &mut arguments);
+    let (name, shared) = x.states_backward_kernel();
+    cuda.launch(program, name, x.by_island(shared), &mut arguments);
 
     let mut arguments = vec![
         gradients.q.all_mut().into(),
@@ -395,8 +419,8 @@ pub(crate) fn backward(
         chunks.into(),
     ];
     arguments.extend(x.sizes());
-    let name = x.q.kernel(["delta_gradients_f32", "delta_gradients_bf16"]);
-    cuda.launch(program, name, x.by_chunk(x.shared(1, 4)), &mut arguments);
+    let (name, shared) = x.gradients_kernel();
+    cuda.launch(program, name, x.by_chunk(shared), &mut arguments);
     if x.shape.value_heads > x.shape.key_heads {
         gradients.q = sum_groups(cuda, x, &gradients.q);
         gradients.k = sum_groups(cuda, x, &gradients.k);
