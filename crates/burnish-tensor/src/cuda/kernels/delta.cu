@@ -66,7 +66,7 @@ KERNEL(256, delta_prepare_f32, float* y, float* read, const float* k, const floa
        const float* log_decay, const float* inner, const int* chunks, int heads, int group, int key_dim, int value_dim) {
     IN_F32(prepare(y, read, k, v, beta, log_decay, inner, chunks, {heads, group, key_dim, value_dim});)
 }
-KERNEL(TENSOR_THREADS, delta_prepare_bf16, bf16* y, bf16* read, const bf16* k, const bf16* v, const bf16* beta,
+KERNEL(256, delta_prepare_bf16, bf16* y, bf16* read, const bf16* k, const bf16* v, const bf16* beta,
        const float* log_decay, const float* inner, const int* chunks, int heads, int group, int key_dim, int value_dim) {
     IN_BF16(prepare(y, read, k, v, beta, log_decay, inner, chunks, {heads, group, key_dim, value_dim});)
 }
@@ -232,7 +232,7 @@ KERNEL(256, delta_output_f32, float* out, const float* q, const float* k, const 
        int key_dim, int value_dim) {
     IN_F32(output(out, q, k, y, beta, log_decay, inner, states, chunks, {heads, group, key_dim, value_dim});)
 }
-KERNEL(TENSOR_THREADS, delta_output_bf16, bf16* out, const bf16* q, const bf16* k, const bf16* y, const bf16* beta,
+KERNEL(256, delta_output_bf16, bf16* out, const bf16* q, const bf16* k, const bf16* y, const bf16* beta,
        const float* log_decay, const float* inner, const float* states, const int* chunks, int heads, int group,
        int key_dim, int value_dim) {
     IN_BF16(output(out, q, k, y, beta, log_decay, inner, states, chunks, {heads, group, key_dim, value_dim});)

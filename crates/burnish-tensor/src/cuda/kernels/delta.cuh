@@ -35,8 +35,10 @@ typedef float Operand;
 #define INLINE __device__ __forceinline__
 #ifdef EMULATED
 #define TENSOR_THREADS 256
+#define PREPARE_THREADS 256
 #else
 #define TENSOR_THREADS 256, 2 // two blocks at a time on a multiprocessor
+#define PREPARE_THREADS 256, 3 // three
 #endif
 
 struct Sizes {
@@ -391,19 +393,39 @@ INLINE Tile pairs(const T* x, const T* k, const float* log_decay, const double* 
     return tile;
 }
 
-// X = M - M β X. Four threads share a column.
+// X = M - M β X, 16 rows at a time: first what the rows before them give, by all threads, then a thread per column.
 INLINE void solve(float* x, const float* m, const float* rates) {
-    int column = threadIdx.x / 4, lane = threadIdx.x % 4;
-    for (int r = 0; r < SIDE; ++r) {
-        float sum = 0.0f;
-        for (int i = column + 1 + lane; i < r; i += 4)
-            sum = fmaf(m[r * WIDE_STRIDE + i] * rates[i], x[i * WIDE_STRIDE + column], sum);
-        sum += __shfl_xor_sync(FULL_WARP, sum, 1);
-        sum += __shfl_xor_sync(FULL_WARP, sum, 2);
-        if (lane == 0) x[r * WIDE_STRIDE + column] = column < r ? m[r * WIDE_STRIDE + column] - sum : 0.0f;
-        __syncwarp();
+    int column = threadIdx.x % SIDE;
+    for (int from = 0; from < SIDE; from += 16) {
+        int row = from + threadIdx.x / SIDE * 4;
+        float sum[4];
+        for (int j = 0; j < 4; ++j) sum[j] = m[(row + j) * WIDE_STRIDE + column];
+        for (int i = 0; i < from; i += 4) {
+            float earlier[4];
+            for (int k = 0; k < 4; ++k) earlier[k] = rates[i + k] * x[(i + k) * WIDE_STRIDE + column];
+            for (int j = 0; j < 4; ++j) {
+                Chunk<4, float> of_row = *(const Chunk<4, float>*)(m + (row + j) * WIDE_STRIDE + i);
+                for (int k = 0; k < 4; ++k) sum[j] = fmaf(-of_row.x[k], earlier[k], sum[j]);
+            }
+        }
+        for (int j = 0; j < 4; ++j) x[(row + j) * WIDE_STRIDE + column] = sum[j];
+        __syncthreads();
+        if (threadIdx.x < SIDE) {
+            float own[16], earlier[16];
+            for (int r = 0; r < 16; ++r) own[r] = x[(from + r) * WIDE_STRIDE + column];
+#pragma unroll
+            for (int r = 0; r < 16; ++r) {
+#pragma unroll
+                for (int i = 0; i < r; ++i) {
+                    Chunk<4, float> of_row = *(const Chunk<4, float>*)(m + (from + r) * WIDE_STRIDE + from + i / 4 * 4);
+                    own[r] = fmaf(-of_row.x[i % 4], earlier[i], own[r]);
+                }
+                earlier[r] = rates[from + r] * own[r];
+            }
+            for (int r = 0; r < 16; ++r) x[(from + r) * WIDE_STRIDE + column] = own[r];
+        }
+        __syncthreads();
     }
-    __syncthreads();
 }
 
 // Makes X. `m` holds a tile in f32.

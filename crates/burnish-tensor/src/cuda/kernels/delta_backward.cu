@@ -20,7 +20,7 @@ INLINE void prepare_backward(T* y, T* d_r, T* from_state, const T* q, const T* k
     EACH_PART(v0, s.value_dim) {
         int columns = part(v0, s.value_dim);
         i64 own = at(p.first, s.heads, p.head, s.value_dim) + v0;
-        Tile held = {}, tile = {};
+        Tile held = {}, tile = {}, own_v = read(v + own, value_width, p.rows, columns);
         if (p.before >= 0)
             EACH_PART(c, s.key_dim) {
                 const float* before = state_of(states, p.before, p.head, s) + (i64)c * s.value_dim + v0;
@@ -30,10 +30,9 @@ INLINE void prepare_backward(T* y, T* d_r, T* from_state, const T* q, const T* k
                 multiply<false, false>(held, a, b, part(c, s.key_dim));
                 __syncthreads();
             }
-        EACH(i, r, c) {
-            bool is_real = r < p.rows && c < columns;
-            narrow(a + r * STRIDE + c, is_real ? widen(v[own + r * value_width + c]) - held.x[i] : 0.0f);
-        }
+#pragma unroll
+        for (int i = 0; i < 16; ++i) own_v.x[i] -= held.x[i];
+        put(a, own_v);
         __syncthreads();
         multiply<false, false>(tile, solution, a, p.rows);
         store(y + own, value_width, p.rows, columns, tile);
@@ -71,7 +70,7 @@ KERNEL(256, delta_prepare_backward_f32, float* y, float* d_r, float* from_state,
     IN_F32(prepare_backward(y, d_r, from_state, q, k, v, beta, log_decay, inner, outer, states, d_out, chunks,
                      {heads, group, key_dim, value_dim});)
 }
-KERNEL(TENSOR_THREADS, delta_prepare_backward_bf16, bf16* y, bf16* d_r, bf16* from_state, const bf16* q, const bf16* k,
+KERNEL(PREPARE_THREADS, delta_prepare_backward_bf16, bf16* y, bf16* d_r, bf16* from_state, const bf16* q, const bf16* k,
        const bf16* v, const bf16* beta, const float* log_decay, const float* inner, const float* outer,
        const float* states, const bf16* d_out, const int* chunks, int heads, int group, int key_dim, int value_dim) {
     IN_BF16(prepare_backward(y, d_r, from_state, q, k, v, beta, log_decay, inner, outer, states, d_out, chunks,
