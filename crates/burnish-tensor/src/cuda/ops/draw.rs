@@ -5,15 +5,19 @@ use std::sync::Arc;
 use crate::{
     Draw, Drawn, NoDraw, Vocab,
     cuda::{
-        Buffer, CudaError, int,
+        Argument, Buffer, CudaError, int,
         launch_shape::LaunchShape,
         modules::Program::{self, Scores},
         values::Values,
     },
 };
 
-/// Threads in a block; the kernel uses the same number.
+/// Threads in a block; the kernels use the same number.
 const THREADS: usize = 512;
+/// Blocks that share a row: `PARTS` of draw.cu.
+const PARTS: usize = 16;
+/// Numbers that they tell: `Both` of draw.cu.
+const TOLD: usize = 2 * (PARTS + PARTS * PARTS);
 /// Words that say what one draw asks for: `Asked` of draw.cu.
 const WORDS: usize = 16;
 /// Words of one result.
@@ -110,15 +114,26 @@ pub(crate) fn draw(
         cuda.launch(Scores, "exclude", LaunchShape::rows(rows, excluded), arguments);
     }
     let mut altered = Buffer::<f32>::uninit(cuda, altered * v);
+    let mut told = Buffer::<u64>::uninit(cuda, TOLD * asked.len());
     let mut out = Buffer::<i32>::uninit(cuda, out);
+    let launch = |name, parts, arguments: &mut [Argument]| {
+        cuda.launch(Program::Draw, name, LaunchShape::blocks(asked.len(), parts, THREADS), arguments);
+    };
+    let (logits, words) = (logits.wide(), words.all());
+    let arguments =
+        &mut [told.all_mut().into(), altered.all_mut().into(), logits.into(), words.into(), int(v)];
+    launch("draw_best", PARTS, arguments);
+    let arguments = &mut [told.all_mut().into(), altered.all().into(), logits.into(), words.into(), int(v)];
+    launch("draw_weigh", PARTS, arguments);
     let arguments = &mut [
         out.all_mut().into(),
-        altered.all_mut().into(),
-        logits.wide().into(),
-        words.all().into(),
+        told.all().into(),
+        altered.all().into(),
+        logits.into(),
+        words.into(),
         int(v),
     ];
-    cuda.launch(Program::Draw, "draw", LaunchShape::blocks(asked.len(), 1, THREADS), arguments);
+    launch("draw", 1, arguments);
     let out = out.download()?;
     let (results, mut details) = out.split_at(RESULT * asked.len());
     let drawn = |(result, draw): (&[i32], &Draw<'_>)| {
