@@ -204,10 +204,12 @@ fn round_up(n: usize, classes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
     use crate::{
         DeltaInputs, DeltaShape, Device, HeadShape, KV_ROWS, Param, Precision, Rope,
-        cuda::testing::{PRECISIONS, device},
+        cuda::testing::{PRECISIONS, device, is_real, refuse_overlaps},
         testing::{random, random_ids},
     };
 
@@ -445,6 +447,27 @@ mod tests {
             assert!(told.is_none_or(|told| told.contains(" can't be part of a CUDA graph")));
         }
         assert_eq!(steps.captured(), 0);
+    }
+
+    #[test]
+    fn steps_are_the_same_if_the_driver_refuses_kernels_that_overlap_or_their_capture() {
+        for refused in 0..3 {
+            let Some(cuda) = device() else { return };
+            if refused > 0 {
+                if is_real() {
+                    return;
+                }
+                refuse_overlaps(&cuda, refused);
+            }
+            let [ours, plain] = [(); 2].map(|()| Layer::new(&cuda, Precision::F32));
+            let mut steps = Steps::default();
+            for row in 0..5 {
+                let rows = [(0, row, row as usize)];
+                assert_eq!(ours.step(&mut steps, &rows), plain.plain(&rows), "step {row}, {refused}");
+            }
+            assert_eq!((cuda.overlaps.load(Ordering::Relaxed), steps.captured()), (refused == 0, 1));
+            assert_eq!(Device::from(Arc::clone(&cuda)).take_notice(), None);
+        }
     }
 
     #[test]

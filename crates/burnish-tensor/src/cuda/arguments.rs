@@ -148,18 +148,31 @@ pub(crate) fn long(size: usize) -> Argument {
     (size as i64).into()
 }
 
-/// The parameters of each kernel in a source, from its `KERNEL(threads, name, parameters...)`.
-pub(crate) fn kernels(source: &str) -> Vec<(&str, Vec<Parameter>)> {
-    let starts = source.match_indices("\nKERNEL(").map(|(at, start)| &source[at + start.len()..]);
-    starts.filter_map(|text| kernel(text.split_once(')')?.0)).collect()
+/// What a source says of a kernel.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Declared<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) parameters: Vec<Parameter>,
+    /// Does it wait for earlier work before it does anything else?
+    pub(crate) waits: bool,
 }
 
-fn kernel(inner: &str) -> Option<(&str, Vec<Parameter>)> {
+/// The statement that a kernel waits with, if it is the first one: nothing can touch memory before it.
+const WAIT: &str = "wait_for_earlier_work();";
+
+/// The kernels in a source, each from its `KERNEL(threads, name, parameters...) { ...`.
+pub(crate) fn kernels(source: &str) -> Vec<Declared<'_>> {
+    source.match_indices("\nKERNEL(").filter_map(|(at, start)| kernel(&source[at + start.len()..])).collect()
+}
+
+fn kernel(text: &str) -> Option<Declared<'_>> {
+    let (inner, rest) = text.split_once(')')?;
     let mut parts = inner.split(',').map(str::trim);
     let _threads = parts.next()?;
     let name = parts.next()?;
     let parameters = parts.map(parameter).collect::<Option<_>>()?;
-    Some((name, parameters))
+    let body = rest.trim_start().strip_prefix('{')?;
+    Some(Declared { name, parameters, waits: body.trim_start().starts_with(WAIT) })
 }
 
 /// Parses a parameter such as `const float* x`.
@@ -198,6 +211,8 @@ mod tests {
         for (name, source) in FILES {
             assert_eq!(kernels(source).len(), source.matches("\nKERNEL(").count(), "in {name}");
             assert!(!kernels(source).is_empty(), "in {name}");
+            let waiting = kernels(source).iter().filter(|kernel| kernel.waits).count();
+            assert_eq!(waiting, source.matches(WAIT).count(), "kernels that wait first in {name}");
         }
         let source = "\nKERNEL(256, f, const bf16* x,\n       double* y, i64 n, u32 bits) {\n}";
         let pointer = |to, is_const| Parameter::Pointer { to, is_const };
@@ -207,13 +222,21 @@ mod tests {
             Parameter::Value(Scalar::I64),
             Parameter::Value(Scalar::U32),
         ];
-        assert_eq!(kernels(source), [("f", expected)]);
+        let waits = |body: &str| {
+            let source = source.replace('{', body);
+            let mut kernels = kernels(&source);
+            assert_eq!((kernels[0].name, &kernels[0].parameters), ("f", &expected));
+            kernels.remove(0).waits
+        };
+        assert!(waits("{ wait_for_earlier_work();") && waits("\n{\n    wait_for_earlier_work(); f();"));
+        assert!(!waits("{") && !waits("{ y[0] = 0; wait_for_earlier_work();"));
+        assert!(!waits("{ // wait_for_earlier_work();") && !waits("{ if (n) wait_for_earlier_work();"));
     }
 
     #[test]
     fn arguments_of_another_type_are_refused() {
-        let source = "\nKERNEL(256, f, float* out, const float* x, i64 n)";
-        let (_, parameters) = kernels(source).remove(0);
+        let source = "\nKERNEL(256, f, float* out, const float* x, i64 n) {";
+        let parameters = kernels(source).remove(0).parameters;
         let null = Argument::null::<f32>();
         check("f", &parameters, &[null, null, 3_i64.into()]);
         let refused =

@@ -116,8 +116,12 @@ impl Cuda {
         matches!(*lock(&self.graphs), Graphs::Used)
     }
 
-    /// From now on, work is launched kernel by kernel.
+    /// From now on, work is launched kernel by kernel. If the driver has refused a capture, it may have been only because
+    /// kernels overlap: then they do not any more, and work goes on being captured.
     pub(crate) fn refuse_graphs(&self, error: CudaError) {
+        if matches!(error, CudaError::Driver { .. }) && self.overlaps.swap(false, Ordering::Relaxed) {
+            return;
+        }
         *lock(&self.graphs) = Graphs::Refused(error);
     }
 

@@ -22,6 +22,7 @@ pub(crate) mod capture;
 mod error;
 mod few_rows;
 pub(crate) mod flow;
+mod launch;
 mod launch_shape;
 mod libraries;
 pub(crate) mod memory;
@@ -89,6 +90,8 @@ pub struct Cuda {
     /// The first error of the capture under way.
     capture_error: Mutex<Option<CudaError>>,
     graphs: Mutex<Graphs>,
+    /// May kernels be launched before earlier work is done? Not once the driver has refused it.
+    pub(crate) overlaps: AtomicBool,
     /// How often each kernel was launched.
     #[cfg(test)]
     pub(crate) launched: Mutex<std::collections::HashMap<String, usize>>,
@@ -185,6 +188,7 @@ impl Cuda {
             is_capturing: AtomicBool::new(false),
             capture_error: Mutex::new(None),
             graphs: Mutex::default(),
+            overlaps: AtomicBool::new(true),
             #[cfg(test)]
             launched: Mutex::default(),
         };
@@ -343,19 +347,19 @@ impl Cuda {
             }));
         }
         let mut addresses: Vec<_> = arguments.iter_mut().map(Argument::address).collect();
-        let [x, y] = plan.grid;
+        let overlaps = kernel.overlaps && self.overlaps.load(Ordering::Relaxed);
         // SAFETY: number and types of the arguments are those of the kernel. What they point at lives until the work is
-        // done, because freed memory is only reused by work queued later.
-        let launched = unsafe {
-            result::launch_kernel(
-                kernel.function,
-                (x, y, 1),
-                (plan.threads, 1, 1),
-                plan.shared_bytes,
-                self.stream,
-                &mut addresses,
-            )
+        // done, because freed memory is only reused by work queued later. A kernel that overlaps begins with a wait.
+        let mut launch = |overlaps| unsafe {
+            launch::launch(kernel.function, plan, self.stream, overlaps, &mut addresses)
         };
+        let mut launched = launch(overlaps);
+        // A capture has then failed, and `refuse_graphs` is told.
+        let is_capturing = self.is_capturing.load(Ordering::Acquire);
+        if overlaps && !is_capturing && launched.is_err() && launch(false).is_ok() {
+            self.overlaps.store(false, Ordering::Relaxed);
+            launched = Ok(());
+        }
         self.note(
             launched.map_err(|error| CudaError::driver(format!("launching {name} with {plan:?}"))(error)),
         );

@@ -15,7 +15,7 @@ use cudarc::{
 
 use super::{
     CudaError,
-    arguments::{self, Parameter},
+    arguments::{self, Declared, Parameter},
     ops::forest::MmaTiles,
     target::{self, Target},
 };
@@ -167,6 +167,8 @@ pub(crate) struct Kernel {
     pub(crate) parameters: Vec<Parameter>,
     /// Bytes of dynamic shared memory that it may currently use.
     pub(crate) shared_bytes_max: u32,
+    /// May it be launched before earlier work is done?
+    pub(crate) overlaps: bool,
 }
 
 /// All kernels used so far.
@@ -236,12 +238,14 @@ impl Modules {
             }
         };
         self.handles.push(module);
-        let kernel = |(name, parameters): (&'static str, Vec<Parameter>)| {
+        let kernel = |Declared { name, parameters, waits }: Declared<'static>| {
             let c_name = CString::new(name).unwrap_or_default();
             // SAFETY: the module has just been loaded.
             let function = unsafe { result::module::get_function(module, c_name) }
                 .map_err(CudaError::driver(format!("looking for kernel {name} in {program}")))?;
-            Ok((name, Kernel { function, parameters, shared_bytes_max: SHARED_BYTES_DEFAULT }))
+            // What was compiled for an older card does not wait, whatever the card.
+            let overlaps = waits && target.can_wait();
+            Ok((name, Kernel { function, parameters, shared_bytes_max: SHARED_BYTES_DEFAULT, overlaps }))
         };
         arguments::kernels(program.file().1).into_iter().map(kernel).collect()
     }

@@ -39,6 +39,12 @@ impl Target {
         }
     }
 
+    /// Does `wait_for_earlier_work` of common.cuh wait?
+    pub(crate) fn can_wait(self) -> bool {
+        let (Target::Cubin(known) | Target::Ptx(known)) = self;
+        known >= 90
+    }
+
     /// The suffix of its files.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
@@ -77,5 +83,7 @@ mod tests {
         assert!(error.contains("7.0") && error.contains("7.5") && error.contains("CUDA 12"), "{error}");
         assert_eq!(Target::Cubin(90).architecture(), "sm_90");
         assert_eq!(Target::Ptx(121).architecture(), "compute_121");
+        // On a card of 9.0 whose NVRTC is too old.
+        assert!(!Target::of((9, 0), &[75, 80]).unwrap().can_wait() && Target::Cubin(90).can_wait());
     }
 }

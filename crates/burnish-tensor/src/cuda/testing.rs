@@ -7,6 +7,8 @@ use std::{
     thread::{self, ThreadId},
 };
 
+use cudarc::driver::sys::CUstream;
+
 use super::{
     Cuda, Options, lock,
     ops::{
@@ -114,6 +116,17 @@ pub(super) fn device_with(options: Options) -> Option<TestDevice> {
     }
     let turn = is_real().then(Turn::wait);
     Some(TestDevice { cuda: Cuda::open_with(0, options).unwrap(), _turn: turn })
+}
+
+/// From now on, the emulated driver refuses launches that overlap with earlier work: 1 those that are captured, 2 all.
+pub(crate) fn refuse_overlaps(cuda: &Cuda, refused: i32) {
+    // SAFETY: the library is loaded already and stays so; the function is that of `emulate/driver.cpp`.
+    unsafe {
+        let library = libloading::Library::new("libcuda.so").unwrap();
+        let refuse: libloading::Symbol<'_, unsafe extern "C" fn(CUstream, i32)> =
+            library.get(b"emulated_refuse_overlaps").unwrap();
+        refuse(cuda.stream(), refused);
+    }
 }
 
 pub(crate) fn is_real() -> bool {

@@ -30,6 +30,7 @@ extern thread_local Thread* current;
 extern thread_local dim3 block, grid, block_size;
 extern thread_local float* dynamic_shared;
 void sync_threads();
+void wait_for_earlier_work();
 // What the thread whose lane differs by `lane_mask` passes as `bits`.
 uint64_t exchange(uint64_t bits, int lane_mask);
 
@@ -114,6 +115,7 @@ struct Registration {
     static void name(__VA_ARGS__)
 
 inline void __syncthreads() { emulated::sync_threads(); }
+using emulated::wait_for_earlier_work;
 
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int mask) {

@@ -55,7 +55,7 @@ struct Fiber : Thread {
     jmp_buf at;
     ucontext_t start;
     std::unique_ptr<char[]> stack{new char[STACK]};
-    bool started, done;
+    bool started, done, waited;
     // The barrier that it waits at: it may go on when the generation there has changed.
     const unsigned* barrier;
     unsigned generation;
@@ -86,6 +86,7 @@ struct Machine {
     const char* failure;
     const Kernel* kernel;
     void** arguments;
+    bool overlaps; // with earlier work, for which each thread has to wait
     unsigned turns = 0;
 
     void run_fiber(Fiber& fiber) {
@@ -121,7 +122,7 @@ struct Machine {
         for (unsigned i = 0; i < threads; ++i) {
             Fiber& fiber = *fibers[i];
             fiber.index = {i, 0, 0};
-            fiber.started = fiber.done = false;
+            fiber.started = fiber.done = fiber.waited = false;
             fiber.copies.assign(1, {});
             fiber.products.assign(1, {});
             fiber.barrier = nullptr;
@@ -272,11 +273,15 @@ void wait_for_products(unsigned latest) {
 
 void Machine::main() {
     machine.kernel->call(machine.kernel->function, machine.arguments);
-    static_cast<Fiber&>(*current).done = true;
+    Fiber& fiber = static_cast<Fiber&>(*current);
+    // Later kernels wait for this one only: earlier ones are done if all of it has waited for them.
+    if (machine.overlaps && !fiber.waited) fail("a thread that does not wait for earlier work");
+    fiber.done = true;
     _longjmp(machine.scheduler, 1);
 }
 
 void sync_threads() { machine.wait(machine.all); }
+void wait_for_earlier_work() { static_cast<Fiber&>(*current).waited = true; }
 
 uint64_t exchange(uint64_t bits, int lane_mask) {
     unsigned index = current->index.x;
@@ -316,6 +321,9 @@ struct Stream {
     // While work is captured: what was queued, in order; nothing once something was asked for that can't be.
     std::unique_ptr<Captured> capture;
     bool is_capturing = false;
+    int error = SUCCESS; // of a kernel that failed: all later ones do, too
+    // Launches that overlap with earlier work are refused: none, those that are captured, or all.
+    int refused_overlaps = 0;
 
     void upload_until(size_t number) {
         for (; queued - uploads.size() < number; uploads.pop_front()) {
@@ -617,8 +625,8 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
     kernel->shared_max = (unsigned)value;
     return SUCCESS;
 }
-int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned shared, void* stream, void** arguments, void**) {
+static int launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                  unsigned shared, void* stream, void** arguments, bool overlaps) {
     Kernel* kernel = static_cast<Kernel*>(function);
     // Of each argument the bytes that the widest could have: burnish passes them so.
     std::vector<uint64_t> kept;
@@ -626,10 +634,12 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
     auto again = [=]() mutable {
         std::vector<void*> each;
         for (uint64_t& argument : kept) each.push_back(&argument);
-        return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, each.data(), nullptr);
+        return launch(function, gx, gy, gz, bx, by, bz, shared, stream, each.data(), overlaps);
     };
     if (emulated_capture(stream, again)) return SUCCESS;
     emulated_upload_all(stream);
+    Stream& own = *stream_of(stream);
+    if (own.error) return own.error;
     if (gx == 0 || gy == 0 || gz == 0 || gx > 0x7fffffffu || gy > 65535 || gz > 65535)
         return complain(INVALID_VALUE, kernel, "grid");
     if (bx == 0 || bx % 32 != 0 || by != 1 || bz != 1 || (int)bx > kernel->threads)
@@ -642,17 +652,45 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
     machine.kernel = kernel;
     machine.arguments = arguments;
     machine.failure = nullptr;
+    machine.overlaps = overlaps;
     for (unsigned z = 0; z < gz; ++z)
         for (unsigned y = 0; y < gy; ++y)
             for (unsigned x = 0; x < gx; ++x) {
                 std::memset(dynamic_shared, 0xff, shared + 16);
                 block = {x, y, z};
-                if (!machine.run_block(bx)) return complain(LAUNCH_FAILED, kernel, "a barrier that not all threads reach");
-                if (machine.failure) return complain(LAUNCH_FAILED, kernel, machine.failure);
+                if (!machine.run_block(bx))
+                    return own.error = complain(LAUNCH_FAILED, kernel, "a barrier that not all threads reach");
+                if (machine.failure) return own.error = complain(LAUNCH_FAILED, kernel, machine.failure);
                 for (unsigned i = 0; i < 16; ++i)
                     if (reinterpret_cast<unsigned char*>(dynamic_shared)[shared + i] != 0xff)
-                        return complain(LAUNCH_FAILED, kernel, "a write beyond dynamic shared memory");
+                        return own.error = complain(LAUNCH_FAILED, kernel, "a write beyond dynamic shared memory");
             }
     return SUCCESS;
 }
+int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void* stream, void** arguments, void**) {
+    return launch(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, false);
+}
+struct Attribute {
+    int id, pad, value;
+    char rest[60];
+};
+struct Config {
+    unsigned grid[3], block[3], shared;
+    void* stream;
+    Attribute* attributes;
+    unsigned count;
+};
+int cuLaunchKernelEx(const Config* config, void* function, void** arguments, void**) {
+    const auto& [grid, block, shared, stream, attributes, count] = *config;
+    if (count != 1 || attributes->id != 6 || attributes->value != 1)
+        return complain(INVALID_VALUE, static_cast<Kernel*>(function), "attributes other than an overlap with earlier work");
+    Stream& own = *stream_of(stream);
+    if (own.refused_overlaps > !own.is_capturing) {
+        own.capture.reset();
+        return CAPTURE_UNSUPPORTED;
+    }
+    return launch(function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, stream, arguments, true);
+}
+void emulated_refuse_overlaps(void* stream, int refused) { stream_of(stream)->refused_overlaps = refused; }
 }

@@ -406,6 +406,7 @@ __device__ __forceinline__ void copy_page(bf16* keys, bf16* values, const bf16* 
 KERNEL(128, attention_mma_decode, bf16* out, float* outs, float* sums, int* ended, const bf16* q, const bf16* cache,
        const int* tasks, const int* pages, const int* firsts, i64 page_len, int rows, int heads, int kv_heads,
        float scale) {
+    wait_for_earlier_work();
     __shared__ int is_last;
     int group = heads / kv_heads, each = kv_heads * ((group + 15) / 16), part = blockIdx.x % each;
     int kv_head = part % kv_heads, first = part / kv_heads * 16, task = blockIdx.x / each;

@@ -1,5 +1,5 @@
 // The common beginning of every kernel file. The files are compiled by NVRTC at run time, and by a C++ compiler for the
-// emulation that the tests run on (emulate/cuda_shim.h, which defines KERNEL and DYNAMIC_SHARED itself).
+// emulation that the tests run on (emulate/cuda_shim.h, which defines KERNEL, DYNAMIC_SHARED and wait_for_earlier_work itself).
 //
 // Conventions: matrices are row-major; counts of rows times columns are 64 bits wide; a sum has one order, whatever the
 // card and the batch, and no float is added atomically.
@@ -15,6 +15,16 @@ typedef unsigned char u8;
 #define KERNEL(threads, name, ...) extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
 extern __shared__ float4 dynamic_shared[];
 #define DYNAMIC_SHARED ((float*)dynamic_shared)
+
+// A kernel whose body begins with this is launched before earlier work is done, on cards from 9.0 on: its blocks may be placed
+// beside the last ones of the kernel before it, and wait here until all earlier work is done and can be seen. The host reads
+// from the text which kernels do, and launches no other one like that. The blocks of the kernel after this one may come once
+// all of this one have passed here, so none is left that they could take room from.
+__device__ __forceinline__ void wait_for_earlier_work() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 #endif
 
 #define FULL_WARP 0xffffffffu

@@ -27,10 +27,12 @@ __device__ __forceinline__ void write_row(T* cache, const T* k, const T* v, cons
 }
 
 KERNEL(256, write_pages_f32, float* cache, const float* k, const float* v, const int* slots, i64 page_len, int width) {
+    wait_for_earlier_work();
     write_row(cache, k, v, slots, page_len, width);
 }
 
 KERNEL(256, write_pages_bf16, bf16* cache, const bf16* k, const bf16* v, const int* slots, i64 page_len, int width) {
+    wait_for_earlier_work();
     write_row(cache, k, v, slots, page_len, width);
 }
 
@@ -122,6 +124,7 @@ KERNEL(256, place_heads_f32, float* out, float* cache, const float* q, const flo
        int kv_stride, const float* q_weight, const float* k_weight, float offset, float eps, const float* table,
        const int* positions, int pairs, const int* slots, i64 page_len, i64 rows, int heads, int kv_heads,
        int head_dim) {
+    wait_for_earlier_work();
     place_heads(out, cache, q, k, v, q_stride, kv_stride, q_weight, k_weight, offset, eps, table, positions, pairs, slots,
                 page_len, rows, heads, kv_heads, head_dim);
 }
@@ -129,6 +132,7 @@ KERNEL(256, place_heads_bf16, bf16* out, bf16* cache, const bf16* q, const bf16*
        int kv_stride, const float* q_weight, const float* k_weight, float offset, float eps, const float* table,
        const int* positions, int pairs, const int* slots, i64 page_len, i64 rows, int heads, int kv_heads,
        int head_dim) {
+    wait_for_earlier_work();
     place_heads(out, cache, q, k, v, q_stride, kv_stride, q_weight, k_weight, offset, eps, table, positions, pairs, slots,
                 page_len, rows, heads, kv_heads, head_dim);
 }
@@ -338,18 +342,22 @@ __device__ __forceinline__ void attend_in_chunks(float* outs, float* sums, const
 // The kernels of small groups need fewer registers.
 KERNEL(128, decode_pairs_f32, float* outs, float* sums, const float* q, const float* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
+    wait_for_earlier_work();
     attend_in_chunks<2>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 KERNEL(128, decode_pairs_bf16, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
+    wait_for_earlier_work();
     attend_in_chunks<2>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 KERNEL(128, decode_eights_f32, float* outs, float* sums, const float* q, const float* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
+    wait_for_earlier_work();
     attend_in_chunks<8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 KERNEL(128, decode_eights_bf16, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
+    wait_for_earlier_work();
     attend_in_chunks<8>(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 
@@ -376,9 +384,11 @@ __device__ __forceinline__ void combine(T* out, const float* outs, const float* 
 
 KERNEL(128, decode_combine_f32, float* out, const float* outs, const float* sums, const int* firsts, int heads,
        int head_dim) {
+    wait_for_earlier_work();
     combine(out, outs, sums, firsts, heads, head_dim);
 }
 KERNEL(128, decode_combine_bf16, bf16* out, const float* outs, const float* sums, const int* firsts, int heads,
        int head_dim) {
+    wait_for_earlier_work();
     combine(out, outs, sums, firsts, heads, head_dim);
 }

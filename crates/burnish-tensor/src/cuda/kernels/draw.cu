@@ -286,6 +286,7 @@ __device__ __forceinline__ Row row_of(const float* z, int vocab, const Asked& as
 
 // One block per draw, which `words` begins with, and part of its row: writes the altered logits, and tells the best ids.
 KERNEL(512, draw_best, u64* told, float* altered, const float* logits, const int* words, int vocab) {
+    wait_for_earlier_work();
     const Asked ask = ((const Asked*)words)[blockIdx.x];
     Told* own = ((Both*)told)[blockIdx.x].of;
     int each = part_of(vocab), start = (int)blockIdx.y * each, end = min(start + each, vocab);
@@ -301,6 +302,7 @@ KERNEL(512, draw_best, u64* told, float* altered, const float* logits, const int
 
 // As many blocks: tell the weights of parts of the part.
 KERNEL(512, draw_weigh, u64* told, const float* altered, const float* logits, const int* words, int vocab) {
+    wait_for_earlier_work();
     const Asked ask = ((const Asked*)words)[blockIdx.x];
     for (int i = 0; i < (ask.altered < 0 ? 1 : 2); ++i) {
         Told& own = ((Both*)told)[blockIdx.x].of[i];
@@ -318,6 +320,7 @@ KERNEL(512, draw_weigh, u64* told, const float* altered, const float* logits, co
 // distribution, or -2 if no id is allowed; the bits of its log-prob under the whole softmax at the temperature (at 1 for the
 // likeliest), and of that in what it was drawn from; its rank. Details follow. Logits of excluded ids are EXCLUDED_LOGIT.
 KERNEL(512, draw, int* out, const u64* told, const float* altered, const float* logits, const int* words, int vocab) {
+    wait_for_earlier_work();
     const Asked ask = ((const Asked*)words)[blockIdx.x];
     const Told* of = ((const Both*)told)[blockIdx.x].of;
     int* own = out + 4 * blockIdx.x;

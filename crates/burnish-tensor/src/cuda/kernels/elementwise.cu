@@ -13,8 +13,14 @@ __device__ __forceinline__ void sum_of(T* out, const T* a, const T* b, i64 n) {
     }
 }
 
-KERNEL(256, add_f32, float* out, const float* a, const float* b, i64 n) { sum_of(out, a, b, n); }
-KERNEL(256, add_bf16, bf16* out, const bf16* a, const bf16* b, i64 n) { sum_of(out, a, b, n); }
+KERNEL(256, add_f32, float* out, const float* a, const float* b, i64 n) {
+    wait_for_earlier_work();
+    sum_of(out, a, b, n);
+}
+KERNEL(256, add_bf16, bf16* out, const bf16* a, const bf16* b, i64 n) {
+    wait_for_earlier_work();
+    sum_of(out, a, b, n);
+}
 
 template <typename T>
 __device__ __forceinline__ void add_to(T* y, const T* x, i64 n) {
@@ -58,8 +64,14 @@ __device__ __forceinline__ void add_to_row(T* y, const float* bias, int cols) {
     for (int c = threadIdx.x; c < cols; c += blockDim.x) narrow(row + c, widen(row[c]) + bias[c]);
 }
 
-KERNEL(256, add_bias_f32, float* y, const float* bias, int cols) { add_to_row(y, bias, cols); }
-KERNEL(256, add_bias_bf16, bf16* y, const float* bias, int cols) { add_to_row(y, bias, cols); }
+KERNEL(256, add_bias_f32, float* y, const float* bias, int cols) {
+    wait_for_earlier_work();
+    add_to_row(y, bias, cols);
+}
+KERNEL(256, add_bias_bf16, bf16* y, const float* bias, int cols) {
+    wait_for_earlier_work();
+    add_to_row(y, bias, cols);
+}
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
@@ -74,8 +86,14 @@ __device__ __forceinline__ void swiglu(T* out, const T* gate, const T* up, i64 n
     }
 }
 
-KERNEL(256, swiglu_forward_f32, float* out, const float* gate, const float* up, i64 n) { swiglu(out, gate, up, n); }
-KERNEL(256, swiglu_forward_bf16, bf16* out, const bf16* gate, const bf16* up, i64 n) { swiglu(out, gate, up, n); }
+KERNEL(256, swiglu_forward_f32, float* out, const float* gate, const float* up, i64 n) {
+    wait_for_earlier_work();
+    swiglu(out, gate, up, n);
+}
+KERNEL(256, swiglu_forward_bf16, bf16* out, const bf16* gate, const bf16* up, i64 n) {
+    wait_for_earlier_work();
+    swiglu(out, gate, up, n);
+}
 
 // One block per row: gates are the first half of a row, and what they gate the second.
 template <typename T>
@@ -91,8 +109,14 @@ __device__ __forceinline__ void swiglu_halves(T* out, const T* both, int cols) {
     }
 }
 
-KERNEL(256, swiglu_halves_f32, float* out, const float* both, int cols) { swiglu_halves(out, both, cols); }
-KERNEL(256, swiglu_halves_bf16, bf16* out, const bf16* both, int cols) { swiglu_halves(out, both, cols); }
+KERNEL(256, swiglu_halves_f32, float* out, const float* both, int cols) {
+    wait_for_earlier_work();
+    swiglu_halves(out, both, cols);
+}
+KERNEL(256, swiglu_halves_bf16, bf16* out, const bf16* both, int cols) {
+    wait_for_earlier_work();
+    swiglu_halves(out, both, cols);
+}
 
 // `d`, the gradient of the output, becomes that of `up`.
 template <typename T>

@@ -59,8 +59,10 @@ __device__ __forceinline__ void multiply_few(T* out, const bf16* x, const bf16* 
 }
 
 KERNEL(512, multiply_few_f32, float* out, const bf16* x, const bf16* matrix, int rows, int height, int width) {
+    wait_for_earlier_work();
     multiply_few(out, x, matrix, rows, height, width);
 }
 KERNEL(512, multiply_few_bf16, bf16* out, const bf16* x, const bf16* matrix, int rows, int height, int width) {
+    wait_for_earlier_work();
     multiply_few(out, x, matrix, rows, height, width);
 }

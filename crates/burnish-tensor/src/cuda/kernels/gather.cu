@@ -8,12 +8,20 @@ __device__ __forceinline__ void take_row(Y* out, const X* table, const int* ids,
     for (int c = threadIdx.x; c < cols; c += blockDim.x) narrow(to + c, widen(from[c]));
 }
 
-KERNEL(256, gather_f32, float* out, const float* table, const int* ids, int cols) { take_row(out, table, ids, cols); }
-KERNEL(256, gather_bf16, bf16* out, const bf16* table, const int* ids, int cols) { take_row(out, table, ids, cols); }
+KERNEL(256, gather_f32, float* out, const float* table, const int* ids, int cols) {
+    wait_for_earlier_work();
+    take_row(out, table, ids, cols);
+}
+KERNEL(256, gather_bf16, bf16* out, const bf16* table, const int* ids, int cols) {
+    wait_for_earlier_work();
+    take_row(out, table, ids, cols);
+}
 KERNEL(256, gather_widened, float* out, const bf16* table, const int* ids, int cols) {
+    wait_for_earlier_work();
     take_row(out, table, ids, cols);
 }
 KERNEL(256, gather_rounded, bf16* out, const float* table, const int* ids, int cols) {
+    wait_for_earlier_work();
     take_row(out, table, ids, cols);
 }
 

@@ -64,19 +64,23 @@ __device__ __forceinline__ void norm_in_chunks(T* y, T* total, float* inverse_rm
 
 KERNEL(256, norm_forward_f32, float* y, float* inverse_rms, const float* x, const float* weight, float offset,
        float eps, i64 groups, int width, int lanes) {
+    wait_for_earlier_work();
     norm_in_chunks<float>(y, nullptr, inverse_rms, x, nullptr, weight, offset, eps, groups, width, lanes);
 }
 KERNEL(256, norm_forward_bf16, bf16* y, float* inverse_rms, const bf16* x, const float* weight, float offset,
        float eps, i64 groups, int width, int lanes) {
+    wait_for_earlier_work();
     norm_in_chunks<bf16>(y, nullptr, inverse_rms, x, nullptr, weight, offset, eps, groups, width, lanes);
 }
 
 KERNEL(256, add_norm_f32, float* y, float* total, float* inverse_rms, const float* x, const float* more,
        const float* weight, float offset, float eps, i64 groups, int width, int lanes) {
+    wait_for_earlier_work();
     norm_in_chunks(y, total, inverse_rms, x, more, weight, offset, eps, groups, width, lanes);
 }
 KERNEL(256, add_norm_bf16, bf16* y, bf16* total, float* inverse_rms, const bf16* x, const bf16* more,
        const float* weight, float offset, float eps, i64 groups, int width, int lanes) {
+    wait_for_earlier_work();
     norm_in_chunks(y, total, inverse_rms, x, more, weight, offset, eps, groups, width, lanes);
 }
 
@@ -110,10 +114,12 @@ __device__ __forceinline__ void add_norm_by_blocks(T* y, T* total, float* invers
 
 KERNEL(256, add_norm_by_blocks_f32, float* y, float* total, float* inverse_rms, const float* x, const float* more,
        const float* weight, float offset, float eps, int width) {
+    wait_for_earlier_work();
     add_norm_by_blocks(y, total, inverse_rms, x, more, weight, offset, eps, width);
 }
 KERNEL(256, add_norm_by_blocks_bf16, bf16* y, bf16* total, float* inverse_rms, const bf16* x, const bf16* more,
        const float* weight, float offset, float eps, int width) {
+    wait_for_earlier_work();
     add_norm_by_blocks(y, total, inverse_rms, x, more, weight, offset, eps, width);
 }
 

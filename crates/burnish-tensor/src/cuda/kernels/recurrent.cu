@@ -49,10 +49,12 @@ __device__ __forceinline__ void step_inputs(T* y, const u64* states, i64 offset,
 
 KERNEL(256, step_inputs_f32, float* y, const u64* states, i64 offset, const float* x, const float* weight,
        const int* firsts, int cols, int taps) {
+    wait_for_earlier_work();
     step_inputs(y, states, offset, x, weight, firsts, cols, taps);
 }
 KERNEL(256, step_inputs_bf16, bf16* y, const u64* states, i64 offset, const bf16* x, const float* weight,
        const int* firsts, int cols, int taps) {
+    wait_for_earlier_work();
     step_inputs(y, states, offset, x, weight, firsts, cols, taps);
 }
 
@@ -131,10 +133,12 @@ __device__ __forceinline__ void step_states(T* out, const u64* states, i64 offse
 KERNEL(256, step_states_f32, float* out, const u64* states, i64 offset, const float* q, const float* k, const float* v,
        const float* log_decay, const float* beta, const int* firsts, int heads, int group, int key_dim, int value_dim,
        int channels) {
+    wait_for_earlier_work();
     step_states(out, states, offset, q, k, v, log_decay, beta, firsts, heads, group, key_dim, value_dim, channels);
 }
 KERNEL(256, step_states_bf16, bf16* out, const u64* states, i64 offset, const bf16* q, const bf16* k, const bf16* v,
        const float* log_decay, const bf16* beta, const int* firsts, int heads, int group, int key_dim, int value_dim,
        int channels) {
+    wait_for_earlier_work();
     step_states(out, states, offset, q, k, v, log_decay, beta, firsts, heads, group, key_dim, value_dim, channels);
 }

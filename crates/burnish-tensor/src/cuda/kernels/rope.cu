@@ -27,9 +27,11 @@ __device__ __forceinline__ void rotate(T* x, const float* table, const int* posi
 
 KERNEL(256, rope_f32, float* x, const float* table, const int* positions, int cols, int head_dim, int pairs,
        float sign) {
+    wait_for_earlier_work();
     rotate(x, table, positions, cols, head_dim, pairs, sign);
 }
 KERNEL(256, rope_bf16, bf16* x, const float* table, const int* positions, int cols, int head_dim, int pairs,
        float sign) {
+    wait_for_earlier_work();
     rotate(x, table, positions, cols, head_dim, pairs, sign);
 }

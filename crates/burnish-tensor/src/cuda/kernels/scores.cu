@@ -3,6 +3,7 @@
 
 // One block per row: the logits of the excluded ids.
 KERNEL(256, exclude, float* logits, const int* excluded, int count, int vocab) {
+    wait_for_earlier_work();
     float* z = logits + (i64)blockIdx.x * vocab;
     for (int i = threadIdx.x; i < count; i += blockDim.x) z[excluded[i]] = EXCLUDED_LOGIT;
 }
