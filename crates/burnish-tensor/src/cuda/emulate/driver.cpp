@@ -645,7 +645,7 @@ static int launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigne
     if (bx == 0 || bx % 32 != 0 || by != 1 || bz != 1 || (int)bx > kernel->threads)
         return complain(INVALID_VALUE, kernel, "block");
     if (shared > kernel->shared_max) return complain(INVALID_VALUE, kernel, "dynamic shared memory without opting in");
-    std::unique_ptr<float4[]> memory(new float4[shared / 16 + 1]);
+    std::unique_ptr<float4[]> memory(new float4[shared / 16 + 2]); // and 16 bytes that nobody may write
     dynamic_shared = &memory[0].x;
     grid = {gx, gy, gz};
     block_size = {bx, by, bz};
