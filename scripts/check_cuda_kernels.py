@@ -5,7 +5,7 @@
 NVRTC: `pip install --target FOLDER nvidia-cuda-nvrtc`, or the nvidia folder of a PyTorch wheel; without --nvrtc the
 packages of this Python and LD_LIBRARY_PATH are searched. Prints one line per
 program and card, or per kernel with --all: registers of the largest kernel, spilled bytes, shared memory that attention
-asks for. Fails if a source does not compile, if a kernel spills more than 64 bytes of registers, if products of 9.0 wait for each
+asks for. Fails if a source does not compile, if a kernel spills more than 128 bytes of registers, if products of 9.0 wait for each
 other, or if attention in bf16 has no kernel on tensor cores for heads of 64 and 128 on a card that has them.
 """
 
@@ -28,7 +28,7 @@ SHARED = {
     "sm_100": 227 << 10,
     "sm_120": 99 << 10,
 }
-SPILL_BYTES_MAX = 64
+SPILL_BYTES_MAX = 128
 # Where a warp that only gathers numbers has 24 registers (attention_wgmma.cu).
 SPILL_BYTES_MAX_24 = 192
 

@@ -41,6 +41,9 @@ pub(crate) struct Running {
     /// Lines on their way to stdin. A separate thread writes them, so that a command that does not read can't block us.
     requests: Option<SyncSender<String>>,
     stderr: Arc<Mutex<VecDeque<u8>>>,
+    /// The pipe that another thread reads stderr from.
+    #[cfg(unix)]
+    stderr_pipe: std::os::fd::OwnedFd,
     /// Closed when stderr has been read to its end.
     stderr_end: Receiver<()>,
 }
@@ -91,6 +94,8 @@ impl Running {
         let stdout = child.stdout.take().ok_or_else(closed)?;
         let stderr_pipe = child.stderr.take().ok_or_else(closed)?;
         let stderr = Arc::new(Mutex::new(VecDeque::new()));
+        #[cfg(unix)]
+        let pipe = std::os::fd::AsFd::as_fd(&stderr_pipe).try_clone_to_owned()?;
         let (end, stderr_end) = sync_channel(0);
         let tail = Arc::clone(&stderr);
         thread::spawn(move || {
@@ -99,7 +104,16 @@ impl Running {
         });
         thread::spawn(move || read_lines(stdout, line_bytes_max, hear));
         let requests = Some(writer(stdin));
-        Ok(Running { child, is_reaped: false, guard: None, requests, stderr, stderr_end })
+        Ok(Running {
+            child,
+            is_reaped: false,
+            guard: None,
+            requests,
+            stderr,
+            #[cfg(unix)]
+            stderr_pipe: pipe,
+            stderr_end,
+        })
     }
 
     /// Sends a line. Returns whether there was room for it: a process that does not read gets no more.
@@ -127,8 +141,16 @@ impl Running {
         let _ = self.stderr_end.recv_timeout(STDERR_PATIENCE);
     }
 
-    /// Forgets what it wrote to stderr so far.
+    /// Forgets what it wrote to stderr so far, also what has not been read yet.
     pub(crate) fn forget_stderr(&self) {
+        #[cfg(unix)]
+        {
+            let until = Instant::now() + STDERR_PATIENCE;
+            let is_unread = || rustix::io::ioctl_fionread(&self.stderr_pipe).is_ok_and(|bytes| bytes > 0);
+            while is_unread() && Instant::now() < until {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
         self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
