@@ -5,8 +5,8 @@
 NVRTC: `pip install --target FOLDER nvidia-cuda-nvrtc`, or the nvidia folder of a PyTorch wheel; without --nvrtc the
 packages of this Python and LD_LIBRARY_PATH are searched. Prints one line per
 program and card, or per kernel with --all: registers of the largest kernel, spilled bytes, shared memory that attention
-asks for. Fails if a source does not compile, if a kernel spills more than 128 bytes of registers, if products of 9.0 wait for each
-other, or if attention in bf16 has no kernel on tensor cores for heads of 64 and 128 on a card that has them.
+asks for. Fails if a source does not compile, if a kernel spills more than 128 bytes of registers, if products of 9.0 wait
+for each other, or if attention in bf16 has no kernel on tensor cores for heads of 64 and 128 on a card that has them.
 """
 
 import argparse

@@ -116,11 +116,6 @@ impl Prefill {
         recurrent_rows(&mut self.recurrent, tape, states, lens)
     }
 
-    /// Were beginnings of prompts read before?
-    fn goes_on(&self) -> bool {
-        self.pasts.iter().any(|&past| past > 0)
-    }
-
     /// The cache on the GPU that holds the prompts' pages, if they are on one, and [`Prefill::places`].
     fn places(&mut self, tape: &Tape<'_>) -> Option<(&PagedCache, &PageSlots, &PagesContinued)> {
         let Prefill { whole, pasts, prompts, places, .. } = self;
@@ -147,14 +142,10 @@ impl Prefill {
 
 impl Mix for Prefill {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
-        let (goes_on, shape) = (self.goes_on(), self.whole.shape);
+        let shape = self.whole.shape;
         if let Some((cache, slots, continued)) = self.places(tape) {
             tape.write_pages(cache, layer, slots, &k, &v);
-            return if goes_on {
-                tape.continued_paged_attention(&q, shape, cache, layer, continued)
-            } else {
-                self.whole.attend(tape, layer, q, k, v)
-            };
+            return tape.continued_paged_attention(&q, shape, cache, layer, continued);
         }
         let Prefill { whole, pasts, prompts, .. } = self;
         let segments = whole.layout.segments();
@@ -172,11 +163,9 @@ impl Mix for Prefill {
         prompts.par_iter_mut().zip(&*pasts).zip(unread).for_each(|((block, &past), rows)| {
             block.write(layer, past, &k.data()[rows.clone()], &v.data()[rows]);
         });
-        if !goes_on {
-            return self.whole.attend(tape, layer, q, k, v);
+        if pasts.iter().all(|&past| past == 0) {
+            return whole.attend(tape, layer, q, k, v);
         }
-        let Prefill { whole, pasts, prompts, .. } = self;
-        let segments = whole.layout.segments();
         let elements = whole.layout.rows() * width;
         let (mut keys, mut values) = (Buffer::part(elements), Buffer::part(elements));
         let (mut rest_k, mut rest_v) = (&mut *keys, &mut *values);

@@ -15,7 +15,7 @@ use crate::shell::Guard;
 /// Number of bytes kept from the end of stderr.
 const STDERR_BYTES_MAX: usize = 2_048;
 
-/// How long to wait for the rest of stderr after a command has ended or closed its stdout.
+/// How long to wait for the rest of stderr after a command has ended or closed its stdout, and before it is forgotten.
 const STDERR_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Lines that wait until the process reads its stdin.

@@ -22,8 +22,8 @@ use crate::{
 /// The decoding steps of one model over one cache.
 ///
 /// A step's shape is its number of rows and of attention tasks, both rounded up. Padding rows embed id 0, write nothing,
-/// attend to nothing and have no state, and no other row depends on them. The first step of a shape runs kernel by kernel. The second is
-/// captured, and later ones launch the graph, which uses the same buffers. If a capture fails, all further steps run kernel
+/// attend to nothing and have no state, and no other row depends on them. The first step of a shape runs kernel by kernel.
+/// The second is captured, and later ones launch the graph, which uses the same buffers. If a capture fails, all further steps run kernel
 /// by kernel with the same results ([`Device::take_notice`](crate::Device::take_notice) says why).
 ///
 /// Parameters and cache must stay at their addresses while a `Steps` lives, and no other thread may use the GPU during a

@@ -10,22 +10,31 @@ const ROWS_MAX: usize = 8;
 const STRIP: usize = 16;
 const COLUMNS: usize = 32;
 
-/// Can [`multiply`] do this product of `rows` rows `x`?
-pub(super) fn fits(cuda: &Cuda, rows: usize, x: Slice<'_, bf16>, matrix: Slice<'_, bf16>) -> bool {
+/// Can [`multiply`] do this product of `rows` rows of `width` columns?
+pub(super) fn fits(
+    cuda: &Cuda,
+    [rows, width]: [usize; 2],
+    x: Slice<'_, bf16>,
+    matrix: Slice<'_, bf16>,
+) -> bool {
     let is_aligned = [x, matrix].iter().all(|operand| operand.address().is_multiple_of(16));
-    cuda.capability().0 >= 8 && rows <= ROWS_MAX && (x.len() / rows).is_multiple_of(COLUMNS) && is_aligned
+    cuda.capability().0 >= 8 && rows <= ROWS_MAX && width.is_multiple_of(COLUMNS) && is_aligned
 }
 
-/// `out` `[rows, height]` `= x` `[rows, width]` `· matrixᵀ`, where `matrix` is `[height, width]`. The sums are f32, of the same
-/// parts in the same order for any number of rows.
+/// `out` `[rows, height]` `= x` `[rows, width]` `· matrixᵀ`, where `matrix` is `[height, width]`; operands may have more elements
+/// behind. The sums are f32, of the same parts in the same order for any number of rows.
 pub(super) fn multiply(
     cuda: &Cuda,
     out: ElementsMut<'_>,
-    rows: usize,
+    [rows, width]: [usize; 2],
     x: Slice<'_, bf16>,
     matrix: Slice<'_, bf16>,
 ) {
-    let (width, height) = (x.len() / rows, out.len() / rows);
+    let height = out.len() / rows;
+    assert!(
+        x.len() >= rows * width && matrix.len() >= height * width,
+        "elements of a product of {rows} rows"
+    );
     // Long rows are shared by more warps, since they belong to matrices of few rows.
     let warps = if width < 2048 { 8 } else { 16 };
     let (out, name) = match out {
@@ -66,10 +75,9 @@ mod tests {
             let expected: Vec<f64> = x.chunks_exact(width).flat_map(of_row).collect();
             let mut all: Vec<f32> = Vec::new();
             for rows in [8, 1, 2, 5, 7] {
-                let own = all_rows.slice(0..rows * width);
-                assert!(fits(&cuda, rows, own, on_gpu.all()));
+                assert!(fits(&cuda, [rows, width], all_rows.all(), on_gpu.all()));
                 let mut out = Buffer::<f32>::uninit(&cuda, rows * height);
-                multiply(&cuda, out.all_mut().into(), rows, own, on_gpu.all());
+                multiply(&cuda, out.all_mut().into(), [rows, width], all_rows.all(), on_gpu.all());
                 let out = out.download().unwrap();
                 assert_close(&out, &expected[..rows * height], 1e-5);
                 if rows == ROWS_MAX {
@@ -77,7 +85,7 @@ mod tests {
                 }
                 assert_eq!(out, all[..rows * height], "{rows} rows");
                 let mut short = Values::uninit(&cuda, Precision::Bf16, rows * height);
-                multiply(&cuda, short.all_mut(), rows, own, on_gpu.all());
+                multiply(&cuda, short.all_mut(), [rows, width], all_rows.all(), on_gpu.all());
                 assert_eq!(short.download().unwrap(), rounded(Precision::Bf16, out));
             }
         }
@@ -89,7 +97,7 @@ mod tests {
         let matrix = Buffer::<bf16>::uninit(&cuda, 64 * 64);
         let fits = |rows: usize, width: usize, from: usize| {
             let x = Buffer::<bf16>::uninit(&cuda, from + rows * width);
-            super::fits(&cuda, rows, x.slice(from..from + rows * width), matrix.all())
+            super::fits(&cuda, [rows, width], x.slice(from..from + rows * width), matrix.all())
         };
         assert!(fits(8, 64, 0) && fits(1, 32, 8));
         assert!(!fits(9, 64, 0) && !fits(4, 48, 0) && !fits(4, 64, 4));

@@ -87,8 +87,9 @@ pub(crate) fn multiply<'o>(
         Precision::Bf16 => {
             let (a_data, b_data) = (a.data.in_bf16(cuda), b.data.in_bf16(cuda));
             let is_plain = write == Write::Set && alpha == 1.0 && !a.is_transposed && b.is_transposed;
-            if is_plain && few_rows::fits(cuda, a.rows, a_data.all(), b_data.all()) {
-                return few_rows::multiply(cuda, out, a.rows, a_data.all(), b_data.all());
+            let size = [a.rows, a.cols];
+            if is_plain && few_rows::fits(cuda, size, a_data.all(), b_data.all()) {
+                return few_rows::multiply(cuda, out, size, a_data.all(), b_data.all());
             }
             let (a, b) = ((a, a_data.all().address()), (b, b_data.all().address()));
             call(cuda, out.again(), write, alpha, a, b, sys::cudaDataType::CUDA_R_16BF);

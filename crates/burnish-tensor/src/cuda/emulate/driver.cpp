@@ -28,7 +28,7 @@ struct Kernel {
     void (*function)();
     Call call;
     int parameters;
-    unsigned shared_max = 48 * 1024;
+    unsigned shared_max = 32 * 1024; // of 48, because a kernel may have more beside it, whose size is not known here
 };
 
 static std::vector<std::unique_ptr<Kernel>>& kernels() {

@@ -14,7 +14,8 @@
 
 typedef Chunk<4, u32> Eight; // columns
 
-// out `[rows, height]` = x `[rows, width]` · (matrix `[height, width]`)ᵀ for up to ROWS_MAX rows; `width` is a multiple of COLUMNS.
+// out `[rows, height]` = x `[rows, width]` · (matrix `[height, width]`)ᵀ for up to ROWS_MAX rows; `width` is a multiple of
+// COLUMNS.
 template <typename T>
 __device__ __forceinline__ void multiply_few(T* out, const bf16* x, const bf16* matrix, int rows, int height, int width) {
     int warp = threadIdx.x / 32, warps = blockDim.x / 32, lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4;
