@@ -1,13 +1,14 @@
 //! Published systems, a folder each: whoever asks what a system is opens one folder.
 //!
 //! A folder has the system's part with its card (`mod.rs`) and its tests (`tests.rs`). [`PLANS`] are async functions over the
-//! group of a task ([`burnish_rl::plan`]), which is learned from; [`MAKERS`] are async functions over a task and its episodes
-//! ([`burnish_reason::Maker`]), which make rows, pairs or tasks for later runs; [`OBJECTIVES`] are losses of tokens.
+//! group of a task ([`burnish_rl::plan`]), which is learned from; [`MAKERS`] are async functions over tasks and their episodes
+//! ([`burnish_reason::Maker`]), which make rows, pairs, tasks or a strategy for later runs; [`OBJECTIVES`] are losses of tokens.
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/programs.md")]
 mod programs {}
 
+pub mod adas;
 pub mod demonstrations;
 pub mod dgpo;
 pub mod from_failures;
@@ -36,8 +37,8 @@ pub const PLANS: &[Entry<dyn RolloutPlan>] = entries![
     vl_rethinker::VlRethinker
 ];
 
-/// How a run makes rows, pairs or tasks of its episodes: `make.program`.
-pub const MAKERS: &[Entry<dyn Maker>] = entries![from_failures::FromFailures];
+/// How a run makes rows, pairs, tasks or a strategy of its episodes: `make.program`.
+pub const MAKERS: &[Entry<dyn Maker>] = entries![adas::Adas, from_failures::FromFailures];
 
 /// Losses of tokens: `loss.objective`, beside those of [`burnish_rl::catalogue::OBJECTIVES`].
 pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = entries![thinkless::Degrpo];

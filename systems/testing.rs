@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Ending, Episode, Message, Record, Sampling, Task, TaskId, Verdict};
+use burnish_core::{Ending, Episode, Message, Policy, Record, Sampling, Task, TaskId, Verdict};
 use burnish_episode::{Cast, Known, Started, Threads, run};
-use burnish_reason::{Bench, Made, MakeKind, Maker, Outcome, Shop, World};
+use burnish_reason::{Bench, Finished, Ledger, Made, MakeKind, Maker, Outcome, Played, Shop, TEACHER, World};
 use burnish_rl::SettingError;
 use burnish_rl::plan::{Group, Request, Role, RolloutPlan, Spawned};
 use serde_json::Value;
@@ -78,6 +78,42 @@ pub(crate) fn batches(plan: &dyn RolloutPlan, group: &Group<'_>) -> Vec<Vec<Requ
         .0
 }
 
+/// A world without an environment, for [`World`]s of tests that need only some of it.
+pub(crate) const NOWHERE: &str = "there is no environment";
+
+/// No earlier try has left anything.
+struct Nothing;
+
+impl Ledger for Nothing {
+    fn told(&self, _: &str, _: u64, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn keep(&self, _: &str, _: u64, _: &str, _: Value) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// What a maker leaves of tasks, with a teacher if there is one.
+pub(crate) fn left(
+    maker: &dyn Maker,
+    kind: MakeKind,
+    played: &[Played],
+    world: &dyn World,
+    teacher: Option<&mut dyn Policy>,
+) -> Result<Finished, String> {
+    let (sampling, has_teacher) = (Sampling::at(1.0, 8), teacher.is_some());
+    let shop = Shop { world, ledger: &Nothing, kind, sampling: &sampling, has_teacher };
+    let started = Started::new(Address::new(1, Purpose::Perturb), Known::default(), async |handle| {
+        let bench = Bench::new(handle, "maker", played, shop);
+        maker.make(&bench).await.map(|()| bench.finish())
+    });
+    let cast = Cast::default();
+    let cast = if let Some(teacher) = teacher { cast.with(TEACHER, teacher) } else { cast };
+    let over = run(vec![started], cast, &mut Threads::default());
+    over.map(|mut over| over.remove(0).value).map_err(|error| error.to_string())
+}
+
 /// What a maker that asks nobody makes of a task whose answers succeed as `successes` says.
 pub(crate) fn make(
     maker: &dyn Maker,
@@ -88,14 +124,8 @@ pub(crate) fn make(
 ) -> Result<Vec<Made>, String> {
     let outcome = |success: &bool| {
         let answers = vec![Message::assistant("y")];
-        Outcome { answers, success: *success, reward: f64::from(*success) }
+        Outcome { answers, success: *success, reward: f64::from(*success), tokens: 1 }
     };
-    let (episodes, sampling) = (successes.iter().map(outcome).collect::<Vec<_>>(), Sampling::greedy(8));
-    let shop = Shop { world, kind, sampling: &sampling, has_teacher: false };
-    let started = Started::new(Address::new(1, Purpose::Perturb), Known::default(), async |handle| {
-        let bench = Bench::new(handle, task, &episodes, shop);
-        maker.make(&bench).await.map(|()| bench.finish())
-    });
-    let over = run(vec![started], Cast::default(), &mut Threads::default());
-    over.map(|mut over| over.remove(0).value).map_err(|error| error.to_string())
+    let own = [Played { task: task.clone(), episodes: successes.iter().map(outcome).collect() }];
+    left(maker, kind, &own, world, None).map(|finished| finished.made)
 }

@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 
 use burnish_core::{Message, Task, TaskId, Verdict};
-use burnish_reason::{Made, MakeKind, World};
+use burnish_episode::{Handle, Waited};
+use burnish_reason::{Made, MakeKind, Outcome, StrategyConfig, World};
 use serde_json::json;
 
 use super::{FromFailures, Like};
 use crate::MAKERS;
-use crate::testing::{make, task};
+use crate::testing::{NOWHERE, make, task};
 
 /// Draws tasks of sizes 1 to 4 in turn, each in two colours; the first one drawn is called `x`, as the failed task is.
 struct Sizes;
@@ -27,7 +28,20 @@ impl World for Sizes {
     }
 
     fn judge(&self, _: &Task, _: &[Message]) -> Result<Verdict, String> {
-        Err("nothing is judged".into())
+        Err(NOWHERE.into())
+    }
+
+    fn play<'a>(
+        &'a self,
+        _: Handle,
+        _: &'a Task,
+        _: &'a StrategyConfig,
+    ) -> Waited<'a, Result<Outcome, String>> {
+        Box::pin(async { Err(NOWHERE.into()) })
+    }
+
+    fn at_once(&self) -> usize {
+        1
     }
 }
 

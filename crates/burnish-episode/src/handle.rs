@@ -136,16 +136,25 @@ enum Answer {
 pub struct Handle {
     desk: Shared,
     branch: Vec<Fork>,
+    address: Address,
 }
 
 impl Handle {
     pub(crate) fn new(desk: &Shared) -> Self {
-        Handle { desk: Rc::clone(desk), branch: Vec::new() }
+        let address = desk.borrow().address;
+        Handle { desk: Rc::clone(desk), branch: Vec::new(), address }
     }
 
     /// The address of the episode; turn and purpose are set where a seed is needed.
     pub fn address(&self) -> Address {
-        self.desk.borrow().address
+        self.address
+    }
+
+    /// The same branch, with the random numbers and the keys of work of an episode at another address. So a function can play
+    /// episodes within its own.
+    #[must_use]
+    pub fn at(self, address: Address) -> Handle {
+        Handle { address, ..self }
     }
 
     /// The branch `at` below this one, which counts its own contacts.
@@ -155,7 +164,7 @@ impl Handle {
 
     fn below<const N: usize>(&self, forks: [Fork; N]) -> Handle {
         let branch = self.branch.iter().copied().chain(forks).collect();
-        Handle { desk: Rc::clone(&self.desk), branch }
+        Handle { desk: Rc::clone(&self.desk), branch, address: self.address }
     }
 
     fn place(&self) -> Place {

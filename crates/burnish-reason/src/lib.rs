@@ -49,7 +49,9 @@ pub use catalogue::{Entry, STRATEGIES, StrategyConfig, cards};
 pub use controlled::Controlled;
 pub use heavyskill::Heavyskill;
 pub use majority::Majority;
-pub use maker::{Bench, Made, MakeKind, Maker, MakerError, Making, Outcome, Shop, TEACHER, World};
+pub use maker::{
+    Bench, Finished, Ledger, Made, MakeKind, Maker, MakerError, Making, Outcome, Played, Shop, TEACHER, World,
+};
 pub use player::Player;
 pub use rates::Rates;
 pub use record::{Cached, Candidate, Considered, Role, Selection, Tokens, text_of};

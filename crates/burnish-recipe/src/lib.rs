@@ -14,6 +14,7 @@ mod defaults;
 mod difference;
 mod dynamic_sampling;
 mod engine;
+mod eval_strategy;
 mod evaluations;
 mod extractor;
 mod foreign;
@@ -70,6 +71,7 @@ pub use critic::CriticSection;
 pub use data::{DataSection, Decontaminate, Demonstrations, OverlapAction, TooLong};
 pub use difference::{Difference, all_differences, differences, timeless};
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
+pub use eval_strategy::EvalStrategy;
 pub use evaluations::EvalSpec;
 pub use evaluations::ExtraEvaluation;
 pub use extractor::ExtractorSection;
@@ -137,7 +139,7 @@ pub struct Recipe {
     pub weights: Option<WeightsSection>,
     /// How the policy learns, and for how long.
     pub train: TrainSection,
-    /// Rows or tasks that the run makes out of its training episodes, if any.
+    /// What the run makes out of its training episodes, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub make: Option<MakeSection>,
     /// Which environment is played and evaluated; not needed to learn from rows.
@@ -447,15 +449,20 @@ impl Recipe {
     /// # Errors
     /// If a value has no TOML form.
     pub fn to_toml(&self) -> Result<String, RecipeError> {
-        let failed = |error: String| RecipeError {
-            place: "recipe".into(),
-            problem: format!("can't be written as TOML: {error}"),
-            help: None,
-        };
-        let mut value = serde_json::to_value(self).map_err(|error| failed(error.to_string()))?;
-        tidy(&mut value);
-        toml_edit::ser::to_string_pretty(&value).map_err(|error| failed(error.to_string()))
+        to_toml(self, "recipe")
     }
+}
+
+/// As TOML; `place` names it in errors.
+fn to_toml(whole: &impl Serialize, place: &str) -> Result<String, RecipeError> {
+    let failed = |error: String| RecipeError {
+        place: place.into(),
+        problem: format!("can't be written as TOML: {error}"),
+        help: None,
+    };
+    let mut value = serde_json::to_value(whole).map_err(|error| failed(error.to_string()))?;
+    tidy(&mut value);
+    toml_edit::ser::to_string_pretty(&value).map_err(|error| failed(error.to_string()))
 }
 
 /// TOML has no null; an absent key means the same. A number of 32 bits has the digits that tell it from its neighbours: 0.8,

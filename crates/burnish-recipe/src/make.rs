@@ -1,4 +1,4 @@
-//! `[make]`: rows or tasks that a run makes out of its training episodes, for the recipes that follow it.
+//! `[make]`: rows, tasks or a strategy that a run makes out of its training episodes, for the recipes that follow it.
 
 use burnish_reason::{MakeKind, SettingError};
 use burnish_rl::catalogue::no_settings;
@@ -96,6 +96,9 @@ impl MakeSection {
         match self {
             _ if !(is_share(min) && is_share(max) && min <= max) => {
                 Err(("success_rate", "must be within 0 and 1, and its `min` not above its `max`"))
+            }
+            Self { program: None, kind: MakeKind::Strategy, .. } => {
+                Err(("program", "is needed: only a function makes a strategy"))
             }
             Self { program: None, config: Some(_), .. } => {
                 Err(("config", "has no use: it holds the settings of `make.program`, which is not given"))

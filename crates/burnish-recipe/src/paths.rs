@@ -86,6 +86,7 @@ pub fn each<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> {
         one(tasks.get_mut("path"), "env.tasks.path".to_owned(), PathKind::Data, None, visit)?;
         from(Some(tasks), "env.tasks", visit)?;
     }
+    from(recipe.get_mut("eval").and_then(|eval| eval.get_mut("strategy")), "eval.strategy", visit)?;
     if let Some(Value::Array(stages)) = recipe.get_mut("rounds").and_then(|rounds| rounds.get_mut("stage")) {
         for (at, stage) in stages.iter_mut().enumerate() {
             let key = format!("rounds.stage[{at}].recipe");

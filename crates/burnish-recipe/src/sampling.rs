@@ -6,7 +6,7 @@ use burnish_env::rollout::Overlong;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{DynamicSampling, ExtraEvaluation, LatentSection, Recipe};
+use super::{DynamicSampling, EvalStrategy, ExtraEvaluation, LatentSection, Recipe};
 
 /// `[rollout]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -161,6 +161,9 @@ pub struct EvalSection {
     /// `cycle`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cycle: bool,
+    /// Play episodes by a strategy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<EvalStrategy>,
     /// Configuration of the environment, if it differs from training's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
@@ -190,6 +193,7 @@ impl Default for EvalSection {
             denoising_steps: None,
             draft: false,
             cycle: false,
+            strategy: None,
             config: None,
             extra: Vec::new(),
         }

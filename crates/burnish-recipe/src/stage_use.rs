@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use burnish_data::Paths;
 
-use super::{Place, PolicySection, Recipe, StageRecipe, TaskFile, TaskSource, TeacherSection};
+use super::{EvalStrategy, Place, PolicySection, Recipe, StageRecipe, TaskFile, TaskSource, TeacherSection};
 
 /// How a later recipe uses the result of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,14 +17,16 @@ pub enum StageUse {
     Rows,
     /// As the tasks that it plays: `env.tasks.from`.
     Tasks,
+    /// As the strategy by which it is evaluated: `eval.strategy.from`.
+    Strategy,
     /// As a model that its policy is made from: `weights.base_model.from`, `weights.models[0].from`.
     Weights(Place),
 }
 
 impl StageUse {
     /// Those of which a run may keep a copy.
-    pub(super) const COPIED: [StageUse; 4] =
-        [StageUse::Policy, StageUse::Teacher, StageUse::Rows, StageUse::Tasks];
+    pub(super) const COPIED: [StageUse; 5] =
+        [StageUse::Policy, StageUse::Teacher, StageUse::Rows, StageUse::Tasks, StageUse::Strategy];
 
     /// The key that names the recipe.
     pub fn key(self) -> String {
@@ -33,6 +35,7 @@ impl StageUse {
             StageUse::Teacher => "teacher.from".to_owned(),
             StageUse::Rows => "data.from".to_owned(),
             StageUse::Tasks => "env.tasks.from".to_owned(),
+            StageUse::Strategy => "eval.strategy.from".to_owned(),
             StageUse::Weights(place) => format!("{}.from", place.key()),
         }
     }
@@ -59,6 +62,9 @@ impl StageUse {
             StageUse::Tasks => {
                 recipe.env.tasks = TaskSource::File(TaskFile { from, ..TaskFile::default() });
             }
+            StageUse::Strategy => {
+                recipe.eval.strategy = Some(EvalStrategy { from, ..EvalStrategy::default() });
+            }
             StageUse::Weights(place) => {
                 if let Some(model) = recipe.weights.as_mut().and_then(|weights| weights.at_mut(place)) {
                     (model.path, model.from) = (None, from);
@@ -74,6 +80,7 @@ impl StageUse {
             StageUse::Teacher => "the teacher",
             StageUse::Rows => "the rows to learn from",
             StageUse::Tasks => "the tasks to play",
+            StageUse::Strategy => "the strategy of evaluations",
             StageUse::Weights(_) => "a model for the surgery",
         }
     }
@@ -85,6 +92,7 @@ impl StageUse {
             StageUse::Teacher => recipe.teacher.as_ref()?.from.as_ref(),
             StageUse::Rows => recipe.data.from.as_ref(),
             StageUse::Tasks => recipe.env.tasks.file()?.from.as_ref(),
+            StageUse::Strategy => recipe.eval.strategy.as_ref()?.from.as_ref(),
             StageUse::Weights(place) => recipe.weights.as_ref()?.at(place)?.from.as_ref(),
         }
     }
@@ -96,6 +104,7 @@ impl StageUse {
             StageUse::Teacher => recipe.teacher.as_mut()?.from.as_mut(),
             StageUse::Rows => recipe.data.from.as_mut(),
             StageUse::Tasks => recipe.env.tasks.file_mut()?.from.as_mut(),
+            StageUse::Strategy => recipe.eval.strategy.as_mut()?.from.as_mut(),
             StageUse::Weights(place) => recipe.weights.as_mut()?.at_mut(place)?.from.as_mut(),
         }
     }
@@ -107,6 +116,7 @@ impl StageUse {
             StageUse::Teacher => recipe.teacher.as_mut().map(|teacher| &mut teacher.path),
             StageUse::Rows => Some(&mut recipe.data.made),
             StageUse::Tasks => recipe.env.tasks.file_mut().map(|tasks| &mut tasks.made),
+            StageUse::Strategy => recipe.eval.strategy.as_mut().map(|strategy| &mut strategy.made),
             StageUse::Weights(place) => Some(&mut recipe.weights.as_mut()?.at_mut(place)?.made),
         }
     }
@@ -126,7 +136,9 @@ impl StageUse {
             StageUse::Policy => {
                 recipe.policy.from.is_some() || recipe.weights.is_some() || recipe.is_last_round()
             }
-            StageUse::Teacher | StageUse::Rows | StageUse::Tasks => of.made_by(recipe).is_some(),
+            StageUse::Teacher | StageUse::Rows | StageUse::Tasks | StageUse::Strategy => {
+                of.made_by(recipe).is_some()
+            }
             StageUse::Weights(_) => false,
         };
         StageUse::COPIED.into_iter().filter(is_kept).collect()

@@ -9,7 +9,7 @@ use burnish_remote::endpoint::EndpointConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{RecipeError, Source};
+use crate::{RecipeError, Source, to_toml};
 
 /// Somebody who is asked in the policy's place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,16 +57,39 @@ impl StrategySection {
     /// # Errors
     /// If it names no strategy, or a setting is unknown, of the wrong type or out of range; names the key.
     pub fn parse(text: &str) -> Result<Self, RecipeError> {
-        let source = if Path::new(text).extension().is_some_and(|extension| extension == FILE) {
-            Source::read(Path::new(text), &[])?
-        } else {
-            let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-            let set: Vec<String> = parts(settings).map(in_place).collect();
-            Source::parse("--strategy", &format!("strategy = {}", Value::from(name)), &set)?
-        };
-        let source = source.of_no_recipe();
+        if Path::new(text).extension().is_some_and(|extension| extension == FILE) {
+            return StrategySection::read(Path::new(text));
+        }
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let set: Vec<String> = parts(settings).map(in_place).collect();
+        let source = Source::parse("--strategy", &format!("strategy = {}", Value::from(name)), &set)?;
+        StrategySection::of(&source.of_no_recipe())
+    }
+
+    fn of(source: &Source) -> Result<Self, RecipeError> {
         let section: StrategySection = source.decode()?;
         section.complete().map_err(|(key, problem)| source.error(&key, problem))
+    }
+
+    /// A strategy whose turns the policy answers.
+    pub fn plain(StrategyConfig { strategy, config }: StrategyConfig) -> Self {
+        StrategySection { strategy, config, skill: None, deliberator: None, judge: None }
+    }
+
+    /// Reads the file of a strategy.
+    ///
+    /// # Errors
+    /// As [`StrategySection::parse`].
+    pub fn read(path: &Path) -> Result<Self, RecipeError> {
+        StrategySection::of(&Source::read(path, &[])?.of_no_recipe())
+    }
+
+    /// The text of a strategy's file.
+    ///
+    /// # Errors
+    /// If a setting has no TOML form.
+    pub fn text_of(strategy: &StrategyConfig) -> Result<String, RecipeError> {
+        to_toml(strategy, "strategy")
     }
 
     /// The same, with every setting written out.

@@ -1,4 +1,5 @@
-//! Artefacts: rows and tasks that a run makes out of its training episodes (`[make]`), for the recipes that follow it.
+//! Artefacts: what a run makes out of its training episodes (`[make]`), for the recipes that follow it: rows and tasks that are
+//! chosen among them. What functions make is in `making`.
 //!
 //! Everything is read from the journal when the steps are done, so an artefact depends on nothing that a resumed run would
 //! not have. Beside the artefact lies `made.json`: how it came about.
@@ -35,6 +36,7 @@ pub(crate) fn file_name(kind: MakeKind) -> &'static str {
     match kind {
         MakeKind::Rows | MakeKind::Pairs => run_dir::ROWS,
         MakeKind::Tasks => run_dir::TASKS,
+        MakeKind::Strategy => run_dir::STRATEGY,
     }
 }
 
@@ -199,6 +201,8 @@ impl Played {
             tally.successes += usize::from(episode.verdict.success);
             tally.rewards += reward;
             let fault = match make.kind {
+                // Only a function makes one.
+                MakeKind::Strategy => continue,
                 MakeKind::Tasks => {
                     if tally.candidates.is_empty() {
                         tally.candidates.push(Candidate { step, at, rejected: None, reward });

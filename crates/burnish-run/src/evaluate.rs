@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Policy, Task};
-use burnish_env::rollout::{Overlong, Playing};
+use burnish_env::rollout::{Overlong, Partners, Playing};
 use burnish_eval::{Crossed, Summary};
+use burnish_reason::{Player, SettingError, Strategist, Strategy, StrategyConfig};
 use burnish_rl::advantage::Phase;
 use burnish_rl::plan::{Plain, Role, RolloutPlan};
 use burnish_systems::dgpo::CycleCheck;
@@ -17,7 +18,8 @@ use crate::learner::Learner;
 use crate::online::plan_of;
 use crate::online::scene::{PlayedTask, Scene};
 use crate::seeds::Draws;
-use burnish_recipe::Recipe;
+use crate::stages;
+use burnish_recipe::{Recipe, StrategySection};
 
 /// The results of an evaluation.
 pub struct Evaluation {
@@ -57,20 +59,57 @@ pub(crate) fn evaluate(recipe: &Recipe, learner: &Learner, set: &EvalSet) -> Res
     Ok(Evaluation { episodes, summary })
 }
 
-/// Plays some tasks of a set, task by task. The episodes of a task do not depend on which other tasks are played.
+/// Plays some tasks of a set, task by task, by `eval.strategy` where the recipe has one. The episodes of a task do not depend on
+/// which other tasks are played.
 ///
 /// # Errors
-/// If episodes can't be played.
+/// If episodes can't be played, or the strategy is not made yet.
 pub(crate) fn play(
     recipe: &Recipe,
     policy: &mut dyn Policy,
     set: &EvalSet,
     tasks: Range<usize>,
 ) -> Result<Vec<Episode>, RunError> {
-    play_by(recipe, policy, set, tasks, None)
+    let Some(strategy) = strategy_of(recipe)? else { return play_by(recipe, policy, set, tasks, None) };
+    let checked = Strategist::new(&mut *policy, Arc::clone(&strategy)).check(&set.sampling);
+    checked.map_err(of_strategy)?;
+    let (program, nobody) = (Player::new(strategy, Vec::new()), Partners::default());
+    play_by(recipe, policy, set, tasks, Some(Playing { program: &program, others: &nobody }))
 }
 
-/// As [`play`]; a program plays every episode, if there is one.
+fn of_strategy(error: SettingError) -> RunError {
+    RunError::Refused(format!("eval.strategy.{error}"))
+}
+
+/// The strategy by which evaluations of `recipe` are played, if there is one.
+///
+/// # Errors
+/// If it is not made yet, or can't play them.
+pub(crate) fn strategy_of(recipe: &Recipe) -> Result<Option<Arc<dyn Strategy>>, RunError> {
+    let config = strategy_config(recipe)?;
+    config.map(|config| config.build().map_err(of_strategy)).transpose()
+}
+
+/// Its settings.
+///
+/// # Errors
+/// If it is not made yet, or can't play them.
+pub(crate) fn strategy_config(recipe: &Recipe) -> Result<Option<StrategyConfig>, RunError> {
+    let Some(strategy) = &recipe.eval.strategy else { return Ok(None) };
+    if let Some(named) = strategy.named() {
+        return Ok(Some(named));
+    }
+    let file = match &strategy.made {
+        Some(file) => file.clone(),
+        None => stages::strategy_of(recipe)?,
+    };
+    let section = StrategySection::read(&file)?;
+    let refused = |(key, problem)| RunError::Refused(format!("{}: {key}: {problem}", file.display()));
+    section.check_evaluations(recipe).map_err(refused)?;
+    Ok(Some(StrategyConfig { strategy: section.strategy, config: section.config }))
+}
+
+/// As [`play`], plainly or by a program.
 ///
 /// # Errors
 /// As [`play`].

@@ -20,7 +20,7 @@ use crate::RunError;
 use crate::asked::Asked;
 use crate::controllers;
 use crate::eval_set::EvalSet;
-use crate::evaluate::{play, summarise};
+use crate::evaluate::{play, strategy_config, summarise};
 use crate::inspect::{Player, Target};
 use crate::records::{Finished, Item, PolicySettings, Records, unwritable};
 use crate::tasks::Tasks;
@@ -208,7 +208,10 @@ impl Target {
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
         // Load the policy first: if it can't be used, nothing is written.
         let Asked { mut policy, .. } = self.opened(&tasks, set, watch)?;
-        let (mut file, kept) = Records::open(out, || settings(self, set, size, None), &ids, &ends)?;
+        let strategy = strategy_config(recipe)?;
+        let strategy = strategy.map(serde_json::to_value).transpose().map_err(unwritable)?;
+        let settings = || settings(self, set, size, strategy.clone());
+        let (mut file, kept) = Records::open(out, settings, &ids, &ends)?;
         let begin = kept.len();
         if begin > 0 {
             watch.event(Event::Note(format!("{begin} of {} tasks are there already", ids.len())));

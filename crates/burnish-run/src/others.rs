@@ -47,6 +47,16 @@ impl Others {
         self.reward_model.as_ref().map_or(Ok(()), |model| model.check(policy))
     }
 
+    /// Those who take part in episodes.
+    pub(crate) fn partners(&self) -> Option<&Partners> {
+        self.partners.as_ref()
+    }
+
+    /// Does somebody judge episodes when they are over, besides their environment?
+    pub(crate) fn judge_afterwards(&self) -> bool {
+        self.reward_model.is_some() || self.goal.is_some()
+    }
+
     /// Plays `spec` with the partners, and has the reward model, and the model of goals, judge its episodes. Everything that a
     /// run plays is played here.
     ///

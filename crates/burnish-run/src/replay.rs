@@ -4,10 +4,12 @@ use std::path::Path;
 use std::task::{Context, Waker};
 
 use burnish_core::{Episode, Sampling, Task};
-use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
+use burnish_env::rollout::{self, Overlong, Partners, Playing, RolloutSpec, SeedPlace, Spawn};
+use burnish_reason::Player;
 use burnish_rl::plan::{Group, Request, Role, RolloutPlan};
 
 use crate::RunError;
+use crate::evaluate::strategy_of;
 use crate::inspect::{environment_of, recorded_step};
 use crate::online::plan_of;
 use crate::others;
@@ -42,13 +44,16 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
     let turns_max = recipe.rollout.turns_max;
     let overlong = if *kind == EpisodeKind::Train { recipe.rollout.overlong } else { Overlong::Drop };
     let partners = others::recorded(&recipe);
+    let strategy = if *kind == EpisodeKind::Train { None } else { strategy_of(&recipe)? };
+    let player = strategy.map(|strategy| Player::new(strategy, Vec::new()));
+    let nobody = Partners::default();
     let spec = RolloutSpec {
         generator: &*generator,
         partners: Some(&partners),
         spawns: &[],
         turns_max,
         overlong,
-        program: None,
+        program: player.as_ref().map(|program| Playing { program, others: &nobody }),
     };
     let own = plan_of(&recipe)?;
     let judges = own.judges() || recipe.eval.cycle || recipe.reward.model.is_some();

@@ -24,14 +24,18 @@ pub const TEACHER: &str = "teacher";
 pub const ROWS: &str = "rows.jsonl";
 /// Name of the file of tasks that the run made of its episodes.
 pub const TASKS: &str = "tasks.jsonl";
-/// Name of the file that says how either came about.
+/// Name of the file of the strategy that the run made.
+pub const STRATEGY: &str = "strategy.toml";
+/// Name of the file that says how one of these came about.
 pub const MADE: &str = "made.json";
-/// Name of the file of what a run's function has made so far.
+/// Name of the file of what a run's functions were told and have made so far.
 pub const MAKING: &str = "making.jsonl";
 /// Name of the run's copy of the rows that it learns from, if another recipe made them.
 pub const START_ROWS: &str = "start_rows.jsonl";
 /// Name of the run's copy of the tasks that it plays, if another recipe made them.
 pub const START_TASKS: &str = "start_tasks.jsonl";
+/// Name of the run's copy of the strategy by which it is evaluated, if another recipe made it.
+pub const START_STRATEGY: &str = "start_strategy.toml";
 /// Name of the record of the rounds before the run, between which its environment was redesigned.
 pub const REDESIGN: &str = "redesign.json";
 /// Name of the directory of the best checkpoint.
@@ -66,9 +70,11 @@ pub enum Taken {
 /// teacher/              its teacher, where `teacher.from` names the recipe that made it
 /// start_rows.jsonl      the rows that it learns from, where `data.from` names the recipe that made them
 /// start_tasks.jsonl     the tasks that it plays, where `env.tasks.from` names the recipe that made them
+/// start_strategy.toml   the strategy of its evaluations, where `eval.strategy.from` names the recipe that made it
 /// rows.jsonl            the rows that it made of its episodes (`[make]`)
 /// tasks.jsonl           the tasks that it made of its episodes (`[make]`)
-/// made.json             how the rows or tasks came about
+/// strategy.toml         the strategy that it made (`[make]`)
+/// made.json             how the rows, tasks or strategy came about
 /// redesign.json         the rounds before it, where an engineer redesigned its environment
 /// held_out.json         numbers of each held-out row before training, of a run that learns from rows
 /// report.html           curves and drawn episodes, and how far the run is

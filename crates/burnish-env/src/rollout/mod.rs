@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Message, Piece, Policy, PolicyError, Record, Sampling, Task, TaskId, ToolSpec};
-use burnish_episode::{Cast, ContactError, Finished, Known, Outside, Program, RunError, Started, Threads};
+use burnish_episode::{
+    Cast, ContactError, Finished, Handle, Known, Outside, Program, RunError, Started, Threads,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{EnvError, Generator};
@@ -292,13 +294,23 @@ pub enum RolloutError {
 /// If the policy fails, or a prompt does not fit under [`Overlong::Refuse`]. Everything under way is then cancelled.
 pub fn play(policy: &mut dyn Policy, spec: &RolloutSpec<'_>) -> Result<Vec<Episode>, RolloutError> {
     let asked = spec.program.map(|playing| playing.others);
-    let mut partners: Vec<_> =
-        spec.partners.into_iter().chain(asked).map(|partners| partners.policies.borrow_mut()).collect();
+    let partners: Vec<&Partners> = spec.partners.into_iter().chain(asked).collect();
+    with_cast(policy, &partners, Vec::new(), |cast| play_with(cast, &mut Threads::default(), spec))
+}
+
+/// What `function` returns with a cast of the policy, as [`POLICY`], its partners, and others by their names.
+pub fn with_cast<T>(
+    policy: &mut dyn Policy,
+    partners: &[&Partners],
+    others: Vec<(&str, &mut dyn Policy)>,
+    function: impl FnOnce(Cast<'_>) -> T,
+) -> T {
+    let mut partners: Vec<_> = partners.iter().map(|partners| partners.policies.borrow_mut()).collect();
     let mut cast = Cast::default().with(POLICY, policy);
     for (name, partner) in partners.iter_mut().flat_map(|partners| partners.iter_mut()) {
         cast = cast.with(name, &mut **partner);
     }
-    play_with(cast, &mut Threads::default(), spec)
+    function(others.into_iter().fold(cast, |cast, (name, who)| cast.with(name, who)))
 }
 
 /// As [`play`], with the caller's own cast (the policy as [`POLICY`], others as environments ask for them) and outside.
@@ -334,6 +346,19 @@ pub fn play_with(
 /// If the record does not belong to the first spawn of this spec, or is incomplete; names the place.
 pub fn replay(spec: &RolloutSpec<'_>, spawn: &Spawn<'_>, episode: &Episode) -> Result<Episode, RolloutError> {
     alone(spec, spawn, started(spec, spawn, episode.rollout, recorded(episode), true)).map(episode_of)
+}
+
+/// Plays one episode within another function: `handle` is one of its branches, at the address of the spawn's first episode.
+/// Contacts and traces are the function's, and not the episode's.
+///
+/// # Errors
+/// As [`play`].
+pub async fn play_within(
+    handle: &Handle,
+    spec: &RolloutSpec<'_>,
+    spawn: &Spawn<'_>,
+) -> Result<Episode, RolloutError> {
+    player::Player::new(handle, spec, spawn, 0, false).play().await
 }
 
 /// The conversation of an episode up to its last answer, and the tools that were offered in it. The environment is asked again

@@ -23,7 +23,7 @@ const FORMAT: u32 = 1;
 /// held out.
 const IDLE: [(&str, &[&str]); 9] = [
     ("run", &["dir", "cache", "threads"]),
-    ("eval", &["every"]),
+    ("eval", &["every", "strategy"]),
     ("train", &["unscored_steps_max"]),
     ("policy", &["path", "from", "chat_template"]),
     ("teacher", &["path", "from"]),

@@ -1,4 +1,5 @@
-//! The copies that a run keeps of its starting policy, its teacher, its rows and its tasks, if other recipes made them.
+//! The copies that a run keeps of its starting policy, its teacher, its rows, its tasks and its strategy, if other recipes made
+//! them.
 //! They need no extra space if the file system supports hard links.
 
 use std::fs;
@@ -32,7 +33,7 @@ pub(crate) fn keep(recipe: &mut Recipe, dir: &RunDir) -> Result<(), RunError> {
         };
         let own = place_of(of, dir);
         match of {
-            StageUse::Rows | StageUse::Tasks => keep_file(&made, &own)?,
+            StageUse::Rows | StageUse::Tasks | StageUse::Strategy => keep_file(&made, &own)?,
             _ => keep_one(&made, &own, &recipe.run.cache)?,
         }
     }
@@ -82,7 +83,7 @@ pub(crate) fn as_written(recipe: &Recipe) -> Recipe {
     recipe
 }
 
-/// Copies a file of rows or tasks.
+/// Copies a file of rows, tasks or a strategy.
 fn keep_file(made: &Path, to: &Path) -> Result<(), RunError> {
     if to.exists() {
         fs::remove_file(to).map_err(FileError::on("remove", to))?;
@@ -95,6 +96,7 @@ fn place_of(of: StageUse, dir: &RunDir) -> PathBuf {
         StageUse::Teacher => dir.teacher(),
         StageUse::Rows => dir.path().join(run_dir::START_ROWS),
         StageUse::Tasks => dir.path().join(run_dir::START_TASKS),
+        StageUse::Strategy => dir.path().join(run_dir::START_STRATEGY),
         StageUse::Policy | StageUse::Weights(_) => dir.start(),
     }
 }

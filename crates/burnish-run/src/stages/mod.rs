@@ -1,8 +1,9 @@
-//! Stages: another recipe makes the policy that a run starts from, its teacher, a model for surgery, the rows that it learns from
-//! or the tasks that it plays, once. The result is stored under the hash of everything that decides it.
+//! Stages: another recipe makes the policy that a run starts from, its teacher, a model for surgery, the rows that it learns from,
+//! the tasks that it plays or the strategy of its evaluations, once. The result is stored under the hash of everything that
+//! decides it.
 //!
 //! ```text
-//! policy.from, teacher.from, weights.models[0].from, data.from, env.tasks.from
+//! policy.from, teacher.from, weights.models[0].from, data.from, env.tasks.from, eval.strategy.from
 //!     -> resolve: the stage's recipe, those of the stages before it ..., and their hashes (hash.rs)
 //!     -> make:    each of them is an ordinary run in `run.cache`: finished, resumed, waited for or started
 //!     -> repeated: those of `[rounds]` (repeated.rs), each with what the others made last
@@ -150,6 +151,28 @@ pub fn made(recipe: &mut Recipe, command: &str) -> Result<Option<PathBuf>, RunEr
     stage.result()?.ok_or_else(missing).map(Some)
 }
 
+/// The file of the strategy of `eval.strategy.from`.
+///
+/// # Errors
+/// As [`resolve`], and if it is not made yet.
+pub(crate) fn strategy_of(recipe: &Recipe) -> Result<PathBuf, RunError> {
+    let mut recipe = recipe.clone();
+    let Before { stages, repeated } = before(&mut recipe, &mut Vec::new())?;
+    let result = match repeated.filter(|repeated| repeated.gives(StageUse::Strategy)) {
+        Some(repeated) => repeated.result(StageUse::Strategy)?,
+        None => match stages.iter().find(|stage| stage.of == StageUse::Strategy) {
+            Some(stage) => stage.result()?,
+            None => None,
+        },
+    };
+    let missing = || {
+        let problem =
+            "eval.strategy.from: the strategy is not made yet; `burnish train` with this recipe makes it";
+        RunError::Refused(problem.into())
+    };
+    result.ok_or_else(missing)
+}
+
 /// What a model that a recipe names is like before it exists.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
@@ -285,6 +308,7 @@ fn check_make(of: StageUse, parent: &Recipe, recipe: &Recipe) -> Result<(), RunE
         (StageUse::Rows, Method::Preference | Method::Reward) => MakeKind::Pairs,
         (StageUse::Rows, _) => MakeKind::Rows,
         (StageUse::Tasks, _) => MakeKind::Tasks,
+        (StageUse::Strategy, _) => MakeKind::Strategy,
         (StageUse::Policy | StageUse::Teacher | StageUse::Weights(_), _) => return Ok(()),
     };
     let made = recipe.make.as_ref().map(|make| make.kind);
@@ -294,7 +318,7 @@ fn check_make(of: StageUse, parent: &Recipe, recipe: &Recipe) -> Result<(), RunE
     let name = |kind: MakeKind| serde_json::to_value(kind).unwrap_or_default();
     Err(RunError::Refused(format!(
         "make: {}; `{}` needs a recipe with `make.kind = {}`",
-        made.map_or("the recipe makes neither rows nor tasks".to_owned(), |kind| format!(
+        made.map_or("the recipe makes nothing of its episodes".to_owned(), |kind| format!(
             "its kind is {}",
             name(kind)
         )),
@@ -405,7 +429,7 @@ impl Stage {
         }
         let there = self.written()?;
         self.check(&there)?;
-        if matches!(self.of, StageUse::Rows | StageUse::Tasks) {
+        if matches!(self.of, StageUse::Rows | StageUse::Tasks | StageUse::Strategy) {
             let file = there.make.as_ref().map(|make| dir.join(artefact::file_name(make.kind)));
             let is_there = |file: &PathBuf| file.is_file();
             let missing = || self.broken("its run is finished, but what it made is not there".into());

@@ -1,4 +1,4 @@
-//! Artefacts: runs that make rows, pairs and tasks for others, and rounds of them.
+//! Artefacts: runs that make rows, pairs, tasks and strategies for others, and rounds of them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -240,16 +240,87 @@ fn a_function_makes_tasks_that_a_later_run_plays() {
 }
 
 #[test]
+fn a_function_makes_a_strategy_by_which_a_later_run_is_evaluated() {
+    let scratch = scratch();
+    let tasks = String::from_utf8(scratch.read("tasks.toml")).unwrap();
+    let adas = "program = \"adas\"\nconfig = { by = \"chance\", generations = 4, debug_rounds = 1 }\n";
+    scratch.write("search.toml", tasks.replace("kind = \"tasks\"\n", "kind = \"strategy\"\n") + adas);
+    let looks = String::from_utf8(scratch.read("grpo.toml")).unwrap();
+    let looks = looks.replace("tasks = { from = \"tasks.toml\" }", "tasks = 40");
+    scratch.write("looks.toml", looks.replace("max_steps = 2", "max_steps = 1"));
+    let by = ["eval.strategy.from=search.toml", "eval.temperature=1.0"];
+    scratch
+        .burnish(&[&["eval", "looks.toml", "--policy", "sft/checkpoints/step_120"], &by[..]].concat())
+        .fails_with(&["eval.strategy.from", "is not made yet"]);
+    scratch.burnish(&[&["train", "looks.toml", "run.dir=found"], &by[..]].concat()).succeeds();
+    let [stage] = &stages(&scratch, "search-")[..] else { panic!("one stage") };
+    let text = std::fs::read(stage.join("strategy.toml")).unwrap();
+    assert!(scratch.read("found/start_strategy.toml") == text);
+    let lineage: Value = serde_json::from_slice(&std::fs::read(stage.join("made.json")).unwrap()).unwrap();
+    let archive = lineage["program"]["reports"][0]["archive"].as_array().unwrap();
+    let solved = |own: &Value| own["solved"].as_u64().unwrap();
+    let most = archive.iter().map(solved).max().unwrap();
+    let best = archive.iter().find(|own| solved(own) == most).unwrap();
+    assert!(archive.len() >= 5 && most > 0, "{archive:?}");
+    let strategy = String::from_utf8(text.clone()).unwrap();
+    assert!(strategy.contains(&format!("strategy = {}", best["strategy"])), "{strategy}");
+
+    // The same strategy by its name, from its file, and plainly.
+    let success = |dir: &str| -> Vec<Value> {
+        let rows = lines(&scratch.path(dir).join("metrics.jsonl"));
+        rows.iter().filter_map(|row| row.get("eval/success").cloned()).collect()
+    };
+    let named =
+        format!("eval.strategy={{strategy={}, config={}}}", best["strategy"], toml_of(&best["config"]));
+    scratch.burnish(&["train", "looks.toml", "run.dir=named", "eval.temperature=1.0", &named]).succeeds();
+    assert_eq!(success("named"), success("found"));
+    scratch.burnish(&["train", "looks.toml", "run.dir=plain", "eval.temperature=1.0"]).succeeds();
+    assert_eq!(weights(&scratch, "plain", 1), weights(&scratch, "found", 1), "it decides no weight");
+    assert_eq!(success("found").len(), success("plain").len());
+    let evaluated = scratch.burnish(&["eval", "found", "--json"]).succeeds().stdout();
+    let evaluated: Value = serde_json::from_str(&evaluated).unwrap();
+    assert_eq!(Some(&evaluated["success"]["mean"]), success("found").last(), "{evaluated}");
+    scratch.burnish(&["rollout", "--from", "found", "--replay", "--eval"]).succeeds();
+    let file = stage.join("strategy.toml");
+    let given = ["eval", "found", "--strategy", file.to_str().unwrap(), "--json"];
+    scratch.burnish(&given).succeeds();
+
+    // A run that was killed before it was written down plays nothing again that it knows.
+    std::fs::remove_file(stage.join("made.json")).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    scratch.burnish(&["train", "--resume", stage.to_str().unwrap()]).succeeds();
+    assert!(std::fs::read(&file).unwrap() == text && !stage.join("making.jsonl").exists());
+}
+
+/// A value as an override writes it.
+fn toml_of(value: &Value) -> String {
+    match value {
+        Value::Object(table) => {
+            let each: Vec<String> =
+                table.iter().map(|(key, value)| format!("{key}={}", toml_of(value))).collect();
+            format!("{{{}}}", each.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[test]
 fn a_recipe_that_makes_something_else_is_refused() {
     let scratch = scratch();
     for (recipe, change, parts) in [
-        ("imitate.toml", "data.from=sft.toml", &["sft.toml", "makes neither", "`data.from`", "\"rows\""][..]),
+        ("imitate.toml", "data.from=sft.toml", &["sft.toml", "makes nothing", "`data.from`", "\"rows\""][..]),
         ("imitate.toml", "data.from=pairs.toml", &["pairs.toml", "its kind is \"pairs\"", "\"rows\""]),
         ("grpo.toml", "env.tasks={from=\"rows.toml\"}", &["rows.toml", "`env.tasks.from`", "\"tasks\""]),
         ("grpo.toml", "env.tasks={}", &["env.tasks", "must be a number, or name one file"]),
         ("grpo.toml", "env.tasks=-1", &["env.tasks", "1 or more"]),
         ("imitate.toml", "data.path=rows.jsonl", &["data.from", "excludes `data.path`"]),
         ("imitate.toml", "make={kind=\"rows\"}", &["make", "needs episodes"]),
+        (
+            "imitate.toml",
+            "eval.strategy.from=rows.toml",
+            &["rows.toml", "its kind is \"rows\"", "\"strategy\""],
+        ),
+        ("rows.toml", "make={kind=\"strategy\"}", &["make.program", "only a function"]),
         ("rows.toml", "make.kind=lines", &["make.kind", "lines"]),
         ("rows.toml", "plan={plan=\"demonstrations\"}", &["plan", "can't be combined with `[make]`"]),
         ("rows.toml", "make.max_per_task=0", &["make.max_per_task", "1 or more"]),

@@ -1,9 +1,9 @@
-//! Makers: functions over a task and its episodes that make rows, pairs or tasks for later runs.
+//! Makers: functions over tasks and their episodes that make rows, pairs, tasks or a strategy for later runs.
 //!
 //! ```text
 //! Task, its episodes ─> Maker ─> Made, Made, ...
 //!                         │
-//!                         └─ Bench: turns of the policy and of a teacher, verdicts, further tasks, seeds
+//!                         └─ Bench: turns of the policy and of a teacher, episodes by a strategy, verdicts, further tasks, seeds
 //! ```
 //!
 //! A [`Maker`] is an async function. It reaches the world only through its [`Bench`], has no clock and no state, and its random
@@ -11,19 +11,18 @@
 //! [`Strategy`](crate::Strategy), which answers without knowing what is right, a maker sees verdicts and true answers: what it
 //! makes is learned from, and nothing that it asks is evaluated.
 
-use std::cell::{Cell, RefCell};
+mod bench;
+
 use std::pin::Pin;
-use std::sync::Arc;
 
 use burnish_core::settings::SettingError;
-use burnish_core::{Message, PolicyError, Role, Sampling, Task, ToolSpec, Trace, Verdict, rng};
-use burnish_episode::{Ask, ContactError, Handle};
+use burnish_core::{Message, Role, Task, ToolSpec};
+use burnish_episode::ContactError;
 use serde::{Deserialize, Serialize};
 
-use crate::POLICY;
+use crate::StrategyConfig;
 
-/// A model that is asked for better answers. Without one in the recipe, it is the policy.
-pub const TEACHER: &str = "teacher";
+pub use bench::{Bench, Finished, Ledger, Shop, TEACHER, World};
 
 /// A kind of things that a run makes for later runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +34,8 @@ pub enum MakeKind {
     Pairs,
     /// Tasks to play.
     Tasks,
+    /// A strategy to answer by, with its settings.
+    Strategy,
 }
 
 impl MakeKind {
@@ -44,6 +45,7 @@ impl MakeKind {
             MakeKind::Rows => "rows",
             MakeKind::Pairs => "pairs",
             MakeKind::Tasks => "tasks",
+            MakeKind::Strategy => "strategy",
         }
     }
 }
@@ -70,6 +72,8 @@ pub enum Made {
     },
     /// A task to play.
     Task(Task),
+    /// A strategy to answer by. A run makes one.
+    Strategy(StrategyConfig),
 }
 
 impl Made {
@@ -79,19 +83,26 @@ impl Made {
             Made::Row { .. } => MakeKind::Rows,
             Made::Pair { .. } => MakeKind::Pairs,
             Made::Task(_) => MakeKind::Tasks,
+            Made::Strategy(_) => MakeKind::Strategy,
         }
     }
 
-    /// The reason why nothing could be learned from it.
-    fn fault(&self) -> Option<&'static str> {
+    /// The reason why it is of no use, if it is not.
+    fn fault(&self) -> Option<String> {
         let has_answer =
             |messages: &[Message]| messages.iter().any(|message| message.role == Role::Assistant);
         match self {
-            Made::Row { messages, .. } if !has_answer(messages) => Some("a row without an answer"),
+            Made::Row { messages, .. } if !has_answer(messages) => Some("a row without an answer".into()),
             Made::Pair { chosen, rejected, .. } if !(has_answer(chosen) && has_answer(rejected)) => {
-                Some("a pair without two answers")
+                Some("a pair without two answers".into())
             }
-            Made::Pair { chosen, rejected, .. } if chosen == rejected => Some("a pair of equal answers"),
+            Made::Pair { chosen, rejected, .. } if chosen == rejected => {
+                Some("a pair of equal answers".into())
+            }
+            Made::Strategy(strategy) => {
+                let error = strategy.build().err()?;
+                Some(format!("a strategy that can't be used: {error}"))
+            }
             _ => None,
         }
     }
@@ -111,18 +122,18 @@ pub enum MakerError {
         /// The kind that it should have made.
         asked: MakeKind,
     },
-    /// It made something that nothing can be learned from.
+    /// It made something of no use.
     #[error("the program made {0}")]
-    Faulty(&'static str),
+    Faulty(String),
     /// A setting does not fit the task.
     #[error("make.config.{0}")]
     Setting(#[from] SettingError),
-    /// The environment could not judge, or could not draw tasks.
+    /// The environment could not play, judge or draw tasks, or an answer could not be kept.
     #[error("{0}")]
     Environment(String),
 }
 
-/// An episode of the task, as far as makers need it.
+/// An episode of a task, as far as makers need it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The policy's answers, turn by turn.
@@ -131,6 +142,8 @@ pub struct Outcome {
     pub success: bool,
     /// Its reward, with the weights of the recipe.
     pub reward: f64,
+    /// Tokens that were generated in it, those of answers that were not chosen included.
+    pub tokens: usize,
 }
 
 impl Outcome {
@@ -141,179 +154,27 @@ impl Outcome {
     }
 }
 
-/// The environment of a bench.
-pub trait World {
-    /// Up to `count` tasks that the run neither plays nor holds out, after the first `skip` of the order that `seed` gives them:
-    /// fewer if there are no more.
-    ///
-    /// # Errors
-    /// If none can be drawn: the reason.
-    fn fresh(&self, seed: u64, skip: usize, count: usize) -> Result<Vec<Task>, String>;
-
-    /// The verdict on these answers to a task, turn by turn.
-    ///
-    /// # Errors
-    /// If it can't be had: the reason.
-    fn judge(&self, task: &Task, answers: &[Message]) -> Result<Verdict, String>;
-}
-
-/// Everything that the benches of a run share.
-#[derive(Clone, Copy)]
-pub struct Shop<'a> {
-    /// The environment.
-    pub world: &'a dyn World,
-    /// The kind that is to be made.
-    pub kind: MakeKind,
-    /// Sampling of the run's episodes.
-    pub sampling: &'a Sampling,
-    /// Is there somebody called [`TEACHER`]?
-    pub has_teacher: bool,
-}
-
-/// A task with its episodes, and everything that a maker can do.
-pub struct Bench<'a> {
-    handle: Handle,
-    task: &'a Task,
-    episodes: &'a [Outcome],
-    shop: Shop<'a>,
-    /// Tasks of [`Bench::fresh`] so far.
-    drawn: Cell<usize>,
-    made: RefCell<Vec<Made>>,
-}
-
-/// The number of the choice of fresh tasks. Those that makers count from 0 on stay below it.
-const FRESH: u64 = 1 << 63;
-
-impl<'a> Bench<'a> {
-    /// The bench of a task; `handle` is that of an episode with an address of its own.
-    pub fn new(handle: Handle, task: &'a Task, episodes: &'a [Outcome], shop: Shop<'a>) -> Self {
-        Bench { handle, task, episodes, shop, drawn: Cell::new(0), made: RefCell::default() }
-    }
-
+/// A task that the run played.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Played {
     /// The task.
-    pub fn task(&self) -> &'a Task {
-        self.task
-    }
-
+    pub task: Task,
     /// Its episodes that were judged, in the order in which they were played.
-    pub fn episodes(&self) -> &'a [Outcome] {
-        self.episodes
-    }
-
-    /// The share of them that succeeded; 0 where there is none.
-    pub fn success_rate(&self) -> f64 {
-        Outcome::success_rate(self.episodes)
-    }
-
-    /// Sampling of the run's episodes.
-    pub fn sampling(&self) -> &'a Sampling {
-        self.shop.sampling
-    }
-
-    /// The seed of random choice number `number` of this task.
-    pub fn seed(&self, number: u64) -> u64 {
-        rng::bits(self.handle.address().seed(), number)
-    }
-
-    /// Asks the policy that the run ended with ([`POLICY`]) or the [`TEACHER`] for one turn.
-    ///
-    /// # Errors
-    /// If there is no answer, or nobody is called `who`.
-    pub async fn ask(
-        &self,
-        who: &str,
-        messages: Vec<Message>,
-        sampling: &Sampling,
-    ) -> Result<Message, ContactError> {
-        ask(&self.handle, self.called(who)?, messages, sampling).await
-    }
-
-    /// As [`Bench::ask`], for several turns that are answered side by side: none sees another.
-    ///
-    /// # Errors
-    /// As [`Bench::ask`].
-    pub async fn ask_each(
-        &self,
-        who: &str,
-        conversations: &[Vec<Message>],
-        sampling: &Sampling,
-    ) -> Result<Vec<Message>, ContactError> {
-        let who = self.called(who)?;
-        let said = self.handle.all(conversations.len() as u32, |at, handle| async move {
-            ask(&handle, who, conversations[at as usize].clone(), sampling).await
-        });
-        said.await.into_iter().collect()
-    }
-
-    fn called(&self, who: &str) -> Result<&'static str, ContactError> {
-        match who {
-            POLICY => Ok(POLICY),
-            TEACHER if self.shop.has_teacher => Ok(TEACHER),
-            TEACHER => Ok(POLICY),
-            _ => Err(PolicyError::Failed(format!("nobody is called `{who}`: ask `{POLICY}` or `{TEACHER}`"))
-                .into()),
-        }
-    }
-
-    /// Up to `count` further tasks of the environment: none that the run plays or holds out, and other ones at each call. They
-    /// are fewer if the environment has no more.
-    ///
-    /// # Errors
-    /// If the environment can't draw any.
-    pub fn fresh(&self, count: usize) -> Result<Vec<Task>, MakerError> {
-        let skip = self.drawn.replace(self.drawn.get().saturating_add(count));
-        self.shop.world.fresh(self.seed(FRESH), skip, count).map_err(MakerError::Environment)
-    }
-
-    /// The environment's verdict on answers to a task: this one, or one of [`Bench::fresh`].
-    ///
-    /// # Errors
-    /// If it can't judge them.
-    pub fn judge(&self, task: &Task, answers: &[Message]) -> Result<Verdict, MakerError> {
-        self.shop.world.judge(task, answers).map_err(MakerError::Environment)
-    }
-
-    /// Makes something.
-    ///
-    /// # Errors
-    /// If it is not of the kind that the recipe asks for, or nothing can be learned from it.
-    pub fn emit(&self, made: Made) -> Result<(), MakerError> {
-        if made.kind() != self.shop.kind {
-            return Err(MakerError::Kind { made: made.kind(), asked: self.shop.kind });
-        }
-        if let Some(fault) = made.fault() {
-            return Err(MakerError::Faulty(fault));
-        }
-        self.made.borrow_mut().push(made);
-        Ok(())
-    }
-
-    /// Everything that was made, in order.
-    pub fn finish(self) -> Vec<Made> {
-        self.made.into_inner()
-    }
-}
-
-async fn ask(
-    handle: &Handle,
-    who: &'static str,
-    messages: Vec<Message>,
-    sampling: &Sampling,
-) -> Result<Message, ContactError> {
-    let agent = handle.agent(&Arc::from(who), Trace::new());
-    let (messages, sampling) = (Arc::new(messages), Arc::new(sampling.clone()));
-    let seed = handle.seed(&agent, 0);
-    let ask = Ask { messages, tools: Arc::default(), prefix: Vec::new(), sampling, seed };
-    Ok(handle.sample(&agent, ask).await?.message)
+    pub episodes: Vec<Outcome>,
 }
 
 /// A running maker.
 pub type Making<'a> = Pin<Box<dyn Future<Output = Result<(), MakerError>> + 'a>>;
 
-/// Makes rows, pairs or tasks of a task and its episodes.
+/// Makes something of tasks and their episodes.
 pub trait Maker: Send + Sync {
     /// The kinds that it can make, of which the recipe asks for one.
     fn kinds(&self) -> &'static [MakeKind];
+
+    /// Does it run once, over all tasks ([`Bench::all`])? If not, it runs once for each.
+    fn is_over_all(&self) -> bool {
+        false
+    }
 
     /// The function.
     fn make<'a>(&'a self, bench: &'a Bench<'a>) -> Making<'a>;
@@ -325,11 +186,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use burnish_core::rng::{Address, Purpose};
-    use burnish_core::{Script, StopReason, TaskId, Turn};
-    use burnish_episode::{Cast, Known, RunError, Started, Threads, run};
-    use serde_json::Value;
+    use std::cell::RefCell;
+
+    use burnish_core::{Sampling, Script, StopReason, TaskId, Turn, Verdict};
+    use burnish_episode::{Ask, Cast, Handle, Known, RunError, Started, Threads, Waited, run};
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::POLICY;
 
     fn task(id: &str) -> Task {
         Task {
@@ -353,28 +217,82 @@ mod tests {
             let [answer] = answers else { return Err("one answer is judged".into()) };
             Ok(Verdict::scored("right", 1.0, answer.content == "yes"))
         }
+
+        /// The policy's answer to a question of the strategy's name.
+        fn play<'a>(
+            &'a self,
+            handle: Handle,
+            _: &'a Task,
+            strategy: &'a StrategyConfig,
+        ) -> Waited<'a, Result<Outcome, String>> {
+            Box::pin(async move {
+                let agent = handle.agent(&POLICY.into(), burnish_core::Trace::new());
+                let (messages, sampling) = (vec![Message::user(&*strategy.strategy)], Sampling::greedy(4));
+                let (seed, prefix) = (handle.seed(&agent, 0), Vec::new());
+                let (messages, sampling, tools) =
+                    (messages.into(), sampling.into(), std::sync::Arc::default());
+                let ask = Ask { messages, tools, prefix, sampling, seed };
+                let said = handle.sample(&agent, ask).await.map_err(|error| error.to_string())?;
+                Ok(Outcome { answers: vec![said.message], success: true, reward: 1.0, tokens: 1 })
+            })
+        }
+
+        fn at_once(&self) -> usize {
+            2
+        }
     }
 
-    /// What comes of a function on the bench of a task; the policy says what it is, and the teacher `yes`.
+    /// Keeps answers as lines of a file would.
+    #[derive(Default)]
+    struct Lines(RefCell<BTreeMap<(String, u64, String), Value>>);
+
+    impl Ledger for Lines {
+        fn told(&self, function: &str, number: u64, question: &str) -> Option<Value> {
+            self.0.borrow().get(&(function.to_owned(), number, question.to_owned())).cloned()
+        }
+
+        fn keep(&self, function: &str, number: u64, question: &str, answer: Value) -> Result<(), String> {
+            self.0.borrow_mut().insert((function.to_owned(), number, question.to_owned()), answer);
+            Ok(())
+        }
+    }
+
+    /// What comes of a function on the bench of a task; the policy says what it is and how often it was asked, and the teacher
+    /// `yes`.
     fn on_bench(
         kind: MakeKind,
         has_teacher: bool,
         function: impl AsyncFn(&Bench<'_>) -> Result<(), MakerError>,
     ) -> Result<Vec<Made>, String> {
-        let (own, sampling) = (task("own"), Sampling::greedy(4));
-        let shop = Shop { world: &Names, kind, sampling: &sampling, has_teacher };
-        let episodes = [false, true].map(|success| Outcome { answers: Vec::new(), success, reward: 1.0 });
+        on_bench_with(&Lines::default(), kind, has_teacher, function).map(|(finished, _)| finished.made)
+    }
+
+    /// As [`on_bench`], with what is left of an earlier try; also returns how often the policy was asked.
+    fn on_bench_with(
+        lines: &Lines,
+        kind: MakeKind,
+        has_teacher: bool,
+        function: impl AsyncFn(&Bench<'_>) -> Result<(), MakerError>,
+    ) -> Result<(Finished, usize), String> {
+        let sampling = Sampling::greedy(4);
+        let shop = Shop { world: &Names, ledger: lines, kind, sampling: &sampling, has_teacher };
+        let outcome = |success| Outcome { answers: Vec::new(), success, reward: 1.0, tokens: 2 };
+        let own = [Played { task: task("own"), episodes: [false, true].map(outcome).into() }];
         let address = Address { task: 3, ..Address::new(7, Purpose::Perturb) };
         let started = Started::new(address, Known::default(), async |handle| {
-            let bench = Bench::new(handle, &own, &episodes, shop);
+            let bench = Bench::new(handle, "name", &own, shop);
             function(&bench).await.map(|()| bench.finish())
         });
-        let mut policy =
-            Script::new(|turn: &Turn| Ok((format!("policy {}", turn.seed), StopReason::EndToken)));
+        let mut asked = 0;
+        let mut policy = Script::new(|turn: &Turn| {
+            asked += 1;
+            Ok((format!("policy {}", turn.seed), StopReason::EndToken))
+        });
         let mut teacher = Script::new(|_: &Turn| Ok(("yes".to_owned(), StopReason::EndToken)));
         let cast = Cast::default().with(POLICY, &mut policy).with(TEACHER, &mut teacher);
         let over: Result<_, RunError<MakerError>> = run(vec![started], cast, &mut Threads::default());
-        over.map(|mut over| over.remove(0).value).map_err(|error| error.to_string())
+        drop(policy);
+        over.map(|mut over| (over.remove(0).value, asked)).map_err(|error| error.to_string())
     }
 
     fn row(answer: Message) -> Made {
@@ -404,6 +322,39 @@ mod tests {
             Ok(())
         };
         assert!(on_bench(MakeKind::Rows, true, unknown).unwrap_err().contains("nobody is called `techer`"));
+    }
+
+    #[test]
+    fn what_was_told_before_is_not_asked_again_and_leaves_later_seeds_alone() {
+        let own = task("own");
+        let function = async |bench: &Bench<'_>| {
+            let first = bench.ask(POLICY, vec![Message::user("a")], bench.sampling()).await?;
+            let played = bench.play(&StrategyConfig::new("majority"), &[&own, &own, &own]).await?;
+            let last = bench.ask(POLICY, vec![Message::user("b")], bench.sampling()).await?;
+            let said = played.into_iter().flat_map(|played| played.answers).chain([first, last]);
+            let said: Vec<String> = said.map(|message| message.content).collect();
+            let different: std::collections::BTreeSet<&String> = said.iter().collect();
+            assert_eq!(different.len(), said.len(), "each has a seed of its own");
+            bench.report(json!(said));
+            Ok(())
+        };
+        let lines = Lines::default();
+        let (whole, asked) = on_bench_with(&lines, MakeKind::Rows, false, function).unwrap();
+        assert_eq!(
+            (asked, lines.0.borrow().len()),
+            (5, 4),
+            "three episodes, of which two are played at once"
+        );
+        // Everything is known; then all but the first answer; then nothing, since another question was asked there.
+        assert_eq!(on_bench_with(&lines, MakeKind::Rows, false, function).unwrap(), (whole.clone(), 0));
+        lines.0.borrow_mut().retain(|(_, number, _), _| *number == 0);
+        assert_eq!(on_bench_with(&lines, MakeKind::Rows, false, function).unwrap(), (whole.clone(), 4));
+        let known = std::mem::take(&mut *lines.0.borrow_mut());
+        let moved = known
+            .into_iter()
+            .map(|((name, number, question), answer)| ((name, number + 1, question), answer));
+        lines.0.borrow_mut().extend(moved);
+        assert_eq!(on_bench_with(&lines, MakeKind::Rows, false, function).unwrap(), (whole, 5));
     }
 
     #[test]
@@ -437,5 +388,7 @@ mod tests {
         let (prompt, answer) = (vec![Message::user("?")], vec![Message::assistant("yes")]);
         let equal = Made::Pair { prompt, chosen: answer.clone(), rejected: answer };
         assert!(emit(MakeKind::Pairs, &equal).unwrap_err().contains("equal answers"));
+        let unknown = Made::Strategy(StrategyConfig::new("majorty"));
+        assert!(emit(MakeKind::Strategy, &unknown).unwrap_err().contains("did you mean `majority`"));
     }
 }

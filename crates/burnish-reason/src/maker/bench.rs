@@ -1,0 +1,279 @@
+//! The access of a maker to the world.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use burnish_core::digest::Rule;
+use burnish_core::{Message, PolicyError, Sampling, Task, Trace, Verdict, json, rng};
+use burnish_episode::{Ask, ContactError, Handle, Waited};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Made, MakeKind, MakerError, Outcome, Played};
+use crate::{POLICY, StrategyConfig};
+
+/// A model that is asked for better answers. Without one in the recipe, it is the policy.
+pub const TEACHER: &str = "teacher";
+
+/// The environment of a bench.
+pub trait World {
+    /// Up to `count` tasks that the run neither plays nor holds out, after the first `skip` of the order that `seed` gives them:
+    /// fewer if there are no more.
+    ///
+    /// # Errors
+    /// If none can be drawn: the reason.
+    fn fresh(&self, seed: u64, skip: usize, count: usize) -> Result<Vec<Task>, String>;
+
+    /// The verdict on these answers to a task, turn by turn.
+    ///
+    /// # Errors
+    /// If it can't be had: the reason.
+    fn judge(&self, task: &Task, answers: &[Message]) -> Result<Verdict, String>;
+
+    /// Plays an episode of a task by a strategy, in a branch of a function. An episode that could not be judged has failed, with a
+    /// reward of 0. Every strategy meets the same random numbers.
+    fn play<'a>(
+        &'a self,
+        handle: Handle,
+        task: &'a Task,
+        strategy: &'a StrategyConfig,
+    ) -> Waited<'a, Result<Outcome, String>>;
+
+    /// Most episodes that can be played at once.
+    fn at_once(&self) -> usize;
+}
+
+/// What functions were told, kept while the artefact is not complete. So a run that was killed asks nothing twice.
+pub trait Ledger {
+    /// The answer to contact number `number` of a function, if it asked `question` there.
+    fn told(&self, function: &str, number: u64, question: &str) -> Option<Value>;
+
+    /// Keeps an answer.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    fn keep(&self, function: &str, number: u64, question: &str, answer: Value) -> Result<(), String>;
+}
+
+/// Everything that the benches of a run share.
+#[derive(Clone, Copy)]
+pub struct Shop<'a> {
+    /// The environment.
+    pub world: &'a dyn World,
+    /// Keeps answers.
+    pub ledger: &'a dyn Ledger,
+    /// The kind that is to be made.
+    pub kind: MakeKind,
+    /// Sampling of the run's episodes.
+    pub sampling: &'a Sampling,
+    /// Is there somebody called [`TEACHER`]?
+    pub has_teacher: bool,
+}
+
+/// Tasks with their episodes, and everything that a maker can do.
+pub struct Bench<'a> {
+    handle: Handle,
+    /// Identifies the function and what it is run on, for the ledger.
+    name: &'a str,
+    played: &'a [Played],
+    shop: Shop<'a>,
+    contacts: Cell<u32>,
+    /// Tasks of [`Bench::fresh`] so far.
+    drawn: Cell<usize>,
+    finished: RefCell<Finished>,
+}
+
+/// Everything that a function left.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Finished {
+    /// Everything that was made, in order.
+    pub made: Vec<Made>,
+    /// What it found out on the way, for people ([`Bench::report`]).
+    pub report: Option<Value>,
+}
+
+/// The number of the choice of fresh tasks. Those that makers count from 0 on stay below it.
+const FRESH: u64 = 1 << 63;
+
+impl<'a> Bench<'a> {
+    /// The bench of a function that is called `name` in the ledger, over at least one task; `handle` is that of an episode with an
+    /// address of its own.
+    pub fn new(handle: Handle, name: &'a str, played: &'a [Played], shop: Shop<'a>) -> Self {
+        let (contacts, drawn, finished) = (Cell::new(0), Cell::new(0), RefCell::default());
+        Bench { handle, name, played, shop, contacts, drawn, finished }
+    }
+
+    /// The task; the first one of a function over all of them.
+    pub fn task(&self) -> &'a Task {
+        &self.played[0].task
+    }
+
+    /// The task's episodes that were judged, in the order in which they were played.
+    pub fn episodes(&self) -> &'a [Outcome] {
+        &self.played[0].episodes
+    }
+
+    /// The share of them that succeeded; 0 where there is none.
+    pub fn success_rate(&self) -> f64 {
+        Outcome::success_rate(self.episodes())
+    }
+
+    /// All tasks of a function over all of them ([`Maker::is_over_all`](super::Maker::is_over_all)); else, the one task.
+    pub fn all(&self) -> &'a [Played] {
+        self.played
+    }
+
+    /// Sampling of the run's episodes.
+    pub fn sampling(&self) -> &'a Sampling {
+        self.shop.sampling
+    }
+
+    /// The seed of random choice number `number` of this function.
+    pub fn seed(&self, number: u64) -> u64 {
+        rng::bits(self.handle.address().seed(), number)
+    }
+
+    /// Asks the policy that the run ended with ([`POLICY`]) or the [`TEACHER`] for one turn.
+    ///
+    /// # Errors
+    /// If there is no answer, or nobody is called `who`.
+    pub async fn ask(
+        &self,
+        who: &str,
+        messages: Vec<Message>,
+        sampling: &Sampling,
+    ) -> Result<Message, MakerError> {
+        let said = self.ask_each(who, &[messages], sampling).await?;
+        let nothing = || ContactError::from(PolicyError::Failed(format!("`{who}` said nothing")));
+        Ok(said.into_iter().next().ok_or_else(nothing)?)
+    }
+
+    /// As [`Bench::ask`], for several turns that are answered side by side: none sees another.
+    ///
+    /// # Errors
+    /// As [`Bench::ask`].
+    pub async fn ask_each(
+        &self,
+        who: &str,
+        conversations: &[Vec<Message>],
+        sampling: &Sampling,
+    ) -> Result<Vec<Message>, MakerError> {
+        let who = self.called(who)?;
+        let question = (who, conversations, sampling);
+        self.contact(&question, async |handle| {
+            let said = handle.all(conversations.len() as u32, |at, handle| async move {
+                ask(&handle, who, conversations[at as usize].clone(), sampling).await
+            });
+            Ok(said.await.into_iter().collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    fn called(&self, who: &str) -> Result<&'static str, ContactError> {
+        match who {
+            POLICY => Ok(POLICY),
+            TEACHER if self.shop.has_teacher => Ok(TEACHER),
+            TEACHER => Ok(POLICY),
+            _ => Err(PolicyError::Failed(format!("nobody is called `{who}`: ask `{POLICY}` or `{TEACHER}`"))
+                .into()),
+        }
+    }
+
+    /// Plays one episode of each task with the policy that the run ended with, by a strategy, side by side. Every strategy meets
+    /// the same random numbers.
+    ///
+    /// # Errors
+    /// If an episode can't be played.
+    pub async fn play(&self, strategy: &StrategyConfig, tasks: &[&Task]) -> Result<Vec<Outcome>, MakerError> {
+        let world = self.shop.world;
+        let mut outcomes = Vec::with_capacity(tasks.len());
+        for tasks in tasks.chunks(world.at_once().max(1)) {
+            let question = (strategy, tasks);
+            let played = self.contact(&question, async |handle| {
+                let played = handle
+                    .all(tasks.len() as u32, |at, handle| world.play(handle, tasks[at as usize], strategy));
+                let played: Result<Vec<Outcome>, String> = played.await.into_iter().collect();
+                played.map_err(MakerError::Environment)
+            });
+            outcomes.extend(played.await?);
+        }
+        Ok(outcomes)
+    }
+
+    /// The answer to a question: from the ledger, or else from `answer`, whose branch depends only on how many contacts there were.
+    async fn contact<T: Serialize + DeserializeOwned>(
+        &self,
+        question: &impl Serialize,
+        answer: impl AsyncFnOnce(Handle) -> Result<T, MakerError>,
+    ) -> Result<T, MakerError> {
+        let number = self.contacts.replace(self.contacts.get() + 1);
+        let unwritable = |error: serde_json::Error| MakerError::Environment(error.to_string());
+        let question = Rule::Xxh3.digest(json::text(question).map_err(unwritable)?.as_bytes());
+        let told = self.shop.ledger.told(self.name, number.into(), &question);
+        if let Some(told) = told.and_then(|told| serde_json::from_value(told).ok()) {
+            return Ok(told);
+        }
+        let told = answer(self.handle.branch(number)).await?;
+        let value = serde_json::to_value(&told).map_err(unwritable)?;
+        let kept = self.shop.ledger.keep(self.name, number.into(), &question, value);
+        kept.map_err(MakerError::Environment)?;
+        Ok(told)
+    }
+
+    /// Up to `count` further tasks of the environment: none that the run plays or holds out, and other ones at each call. They
+    /// are fewer if the environment has no more.
+    ///
+    /// # Errors
+    /// If the environment can't draw any.
+    pub fn fresh(&self, count: usize) -> Result<Vec<Task>, MakerError> {
+        let skip = self.drawn.replace(self.drawn.get().saturating_add(count));
+        self.shop.world.fresh(self.seed(FRESH), skip, count).map_err(MakerError::Environment)
+    }
+
+    /// The environment's verdict on answers to a task: this one, or one of [`Bench::fresh`].
+    ///
+    /// # Errors
+    /// If it can't judge them.
+    pub fn judge(&self, task: &Task, answers: &[Message]) -> Result<Verdict, MakerError> {
+        self.shop.world.judge(task, answers).map_err(MakerError::Environment)
+    }
+
+    /// Makes something.
+    ///
+    /// # Errors
+    /// If it is not of the kind that the recipe asks for, or of no use.
+    pub fn emit(&self, made: Made) -> Result<(), MakerError> {
+        if made.kind() != self.shop.kind {
+            return Err(MakerError::Kind { made: made.kind(), asked: self.shop.kind });
+        }
+        if let Some(fault) = made.fault() {
+            return Err(MakerError::Faulty(fault));
+        }
+        self.finished.borrow_mut().made.push(made);
+        Ok(())
+    }
+
+    /// Tells people what the function found out: it stands in the lineage of the artefact. A later report replaces an earlier one.
+    pub fn report(&self, report: Value) {
+        self.finished.borrow_mut().report = Some(report);
+    }
+
+    /// Everything that the function left.
+    pub fn finish(self) -> Finished {
+        self.finished.into_inner()
+    }
+}
+
+async fn ask(
+    handle: &Handle,
+    who: &'static str,
+    messages: Vec<Message>,
+    sampling: &Sampling,
+) -> Result<Message, ContactError> {
+    let agent = handle.agent(&Arc::from(who), Trace::new());
+    let (messages, sampling) = (Arc::new(messages), Arc::new(sampling.clone()));
+    let seed = handle.seed(&agent, 0);
+    let ask = Ask { messages, tools: Arc::default(), prefix: Vec::new(), sampling, seed };
+    Ok(handle.sample(&agent, ask).await?.message)
+}

@@ -1,0 +1,88 @@
+//! The text of an artefact that functions made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use burnish_core::{TaskId, json, openai};
+use burnish_reason::{Finished, Made, Played};
+use burnish_recipe::StrategySection;
+use serde_json::{Value, json};
+
+use super::{LeftOut, failed};
+use crate::RunError;
+
+/// An artefact: everything once, in the order of the functions' tasks.
+pub(super) struct Written<'a> {
+    pub(super) text: String,
+    pub(super) count: usize,
+    /// How many are of each task for which a function was run.
+    pub(super) per_task: BTreeMap<&'a TaskId, usize>,
+}
+
+impl<'a> Written<'a> {
+    /// Of what each function left. Counts what it leaves out.
+    ///
+    /// # Errors
+    /// Names the task of which something was made that the artefact can't hold.
+    pub(super) fn of(
+        functions: &[(usize, &'a [Played])],
+        finished: &[Finished],
+        environment: &str,
+        held_out: &BTreeSet<&TaskId>,
+        left_out: &mut LeftOut,
+    ) -> Result<Self, RunError> {
+        let mut known = BTreeSet::new();
+        let mut written = Written { text: String::new(), count: 0, per_task: BTreeMap::new() };
+        for ((_, own), finished) in functions.iter().zip(finished) {
+            let id = &own[0].task.id;
+            let count = written.per_task.entry(id).or_default();
+            for made in &finished.made {
+                let (identity, text) = match made {
+                    Made::Task(task) if task.environment != environment => {
+                        let other =
+                            format!("it made a task of `{}`, and not of `{environment}`", task.environment);
+                        return Err(failed(own, &other));
+                    }
+                    Made::Task(task) if held_out.contains(&task.id) => {
+                        *left_out.entry("held out").or_default() += 1;
+                        continue;
+                    }
+                    Made::Task(task) => (task.id.0.clone(), json::line(&json!(task)) + "\n"),
+                    Made::Strategy(_) if written.count > 0 => {
+                        return Err(failed(own, "it made two strategies, and a run makes one"));
+                    }
+                    Made::Strategy(strategy) => {
+                        let text = StrategySection::text_of(strategy).map_err(RunError::Recipe)?;
+                        (text.clone(), text)
+                    }
+                    Made::Row { .. } | Made::Pair { .. } => {
+                        let mut row = row_of(made);
+                        let identity = row.to_string();
+                        if let [own] = own {
+                            row["task_id"] = own.task.id.0.clone().into();
+                        }
+                        (identity, json::line(&row) + "\n")
+                    }
+                };
+                if !known.insert(identity) {
+                    *left_out.entry("made before").or_default() += 1;
+                    continue;
+                }
+                written.text += &text;
+                (*count, written.count) = (*count + 1, written.count + 1);
+            }
+        }
+        Ok(written)
+    }
+}
+
+fn row_of(made: &Made) -> Value {
+    match made {
+        Made::Row { messages, tools } if tools.is_empty() => json!({ "messages": messages }),
+        Made::Row { messages, tools } => json!({ "messages": messages, "tools": openai::tools(tools) }),
+        Made::Pair { prompt, chosen, rejected } => {
+            json!({ "prompt": prompt, "chosen": chosen, "rejected": rejected })
+        }
+        Made::Task(task) => json!(task),
+        Made::Strategy(strategy) => json!(strategy),
+    }
+}
