@@ -1,6 +1,7 @@
 //! Published systems, a folder each: whoever asks what a system is opens one folder.
 //!
-//! A folder has the system's part with its card (`mod.rs`) and its tests (`tests.rs`). [`PLANS`] are async functions over the
+//! A folder has the card of the system ([`SYSTEMS`]) and, where it has code of its own, its part, in `mod.rs`; the part's tests are
+//! in `tests.rs`. [`PLANS`] are async functions over the
 //! group of a task ([`burnish_rl::plan`]), which is learned from; [`MAKERS`] are async functions over tasks and their episodes
 //! ([`burnish_reason::Maker`]), which make rows, pairs, tasks or a strategy for later runs; [`OBJECTIVES`] are losses of tokens.
 
@@ -8,13 +9,38 @@
 #[doc = include_str!("../docs/programs.md")]
 mod programs {}
 
+pub mod abstention;
 pub mod adas;
+pub mod aopd;
+pub mod arm;
+pub mod cgrs;
+pub mod codespec;
+pub mod cyclic_reflex;
+pub mod daid;
 pub mod demonstrations;
+pub mod dereason;
+pub mod dgg;
 pub mod dgpo;
+pub mod env_factory;
+pub mod fapo;
+pub mod fg2_gdn;
+pub mod first_try;
 pub mod from_failures;
 pub mod heavyskill;
+pub mod information_gain;
+pub mod insight;
 pub mod lang;
+pub mod map_then_act;
+pub mod mtr_suite;
+pub mod qk_restore;
+pub mod rdpo;
+pub mod redesign;
+pub mod sdar;
+pub mod skill1;
 pub mod skpo;
+pub mod switch;
+mod system;
+pub mod tabalign;
 #[cfg(test)]
 mod testing;
 pub mod thinkless;
@@ -26,6 +52,8 @@ use burnish_rl::plan::RolloutPlan;
 use burnish_rl::{Card, TokenLoss, choice, entries};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use system::{Evidence, PartRef, Status, System};
 
 /// How rollouts are sampled: `plan.plan`.
 pub const PLANS: &[Entry<dyn RolloutPlan>] = entries![
@@ -46,7 +74,42 @@ pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = entries![thinkless::Degrpo];
 /// What `[loss]` can name of these.
 pub const FURTHER: Further = Further { objectives: OBJECTIVES };
 
-/// The cards of all of them, in the order of the lists.
+/// Every published system, sorted by id.
+pub const SYSTEMS: &[System] = &[
+    abstention::SYSTEM,
+    adas::SYSTEM,
+    aopd::SYSTEM,
+    arm::SYSTEM,
+    cgrs::SYSTEM,
+    codespec::SYSTEM,
+    cyclic_reflex::SYSTEM,
+    daid::SYSTEM,
+    dereason::SYSTEM,
+    dgg::SYSTEM,
+    dgpo::SYSTEM,
+    env_factory::SYSTEM,
+    fapo::SYSTEM,
+    fg2_gdn::SYSTEM,
+    first_try::SYSTEM,
+    heavyskill::SYSTEM,
+    information_gain::SYSTEM,
+    insight::SYSTEM,
+    lang::SYSTEM,
+    map_then_act::SYSTEM,
+    mtr_suite::SYSTEM,
+    qk_restore::SYSTEM,
+    rdpo::SYSTEM,
+    redesign::SYSTEM,
+    sdar::SYSTEM,
+    skill1::SYSTEM,
+    skpo::SYSTEM,
+    switch::SYSTEM,
+    tabalign::SYSTEM,
+    thinkless::SYSTEM,
+    vl_rethinker::SYSTEM,
+];
+
+/// The cards of all parts, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {
     let plans = PLANS.iter().map(|entry| &entry.card);
     let makers = MAKERS.iter().map(|entry| &entry.card);
@@ -83,6 +146,7 @@ choice!(MakerConfig, program, MAKERS, dyn Maker);
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::path::Path;
 
     #[test]
@@ -95,10 +159,10 @@ mod tests {
             }
         }
         folders.sort();
-        let files: Vec<String> = folders.iter().map(|folder| format!("systems/{folder}/mod.rs")).collect();
-        let mut named: Vec<&str> = cards().iter().map(|card| card.file).collect();
-        named.sort_unstable();
-        assert_eq!(files, named);
+        let files: BTreeSet<String> =
+            folders.iter().map(|folder| format!("systems/{folder}/mod.rs")).collect();
+        let parts = cards().into_iter().map(|card| card.file.to_owned());
+        assert_eq!(files, parts.chain(SYSTEMS.iter().map(System::file)).collect());
         for card in cards() {
             let source = std::fs::read_to_string(root.join("..").join(card.file)).unwrap();
             for section in ["What it does", "Formula", "Reduces to", "Differs", "References"] {

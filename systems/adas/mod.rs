@@ -37,6 +37,8 @@ use burnish_rl::{Card, Check, Family, Part, SettingError, require};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::{Evidence, PartRef, Status, System};
+
 const PROPOSE: &str = include_str!("propose.md");
 const NOVELTY: &str = include_str!("novelty.md");
 const CORRECTNESS: &str = include_str!("correctness.md");
@@ -333,6 +335,27 @@ fn shared(one: &Value, other: &Value) -> BTreeSet<String> {
     };
     keys(one).intersection(&keys(other)).cloned().collect()
 }
+
+/// The whole system.
+pub(crate) const SYSTEM: System = System {
+    id: "adas",
+    title: "ADAS: a search over strategies, guided by an archive",
+    paper: Adas::CARD.paper,
+    evidence: Evidence::Paper,
+    reconstructed: &[
+        "the texts of the prompts, the bound on tokens, and that tokens decide between equal rates",
+    ],
+    parts: &[PartRef { family: Family::Maker, id: "adas" }],
+    uses: &["eval.strategy.from"],
+    environments: &["household"],
+    recipe: Some("systems/adas/search.toml"),
+    set: &[],
+    study: None,
+    results: &[],
+    reduces_to: Adas::CARD.reduces_to,
+    run: Some("burnish train systems/adas/recipe.toml"),
+    status: Status::Runs,
+};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -35,6 +35,8 @@ use burnish_rl::fact::{COUNTERPART, Need};
 use burnish_rl::plan::{Group, Program, Request, Role, RolloutPlan, Spawned, Start};
 use burnish_rl::{Card, Check, Family, Part, SettingError};
 
+use crate::{Evidence, PartRef, Status, System};
+
 /// Both directions of a task. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -207,6 +209,31 @@ fn closes(group: &Group<'_>, of: usize) -> bool {
         verdict.is_scored() && verdict.flags.get(RECOVERED) == Some(&true)
     })
 }
+
+/// The whole system.
+pub(crate) const SYSTEM: System = System {
+    id: "dgpo",
+    title: "DGPO: groups of forward and reverse answers, preferred by coherence",
+    paper: "Directional-Groupwise Preference Optimization, arXiv:2605.10863",
+    evidence: Evidence::Abstract,
+    reconstructed: &["the loss, from SimPO's margin and InfoNCE", "how reverse instances are made"],
+    parts: &[
+        PartRef { family: Family::Plan, id: "dgpo" },
+        PartRef { family: Family::Preference, id: "dgpo" },
+    ],
+    uses: &[],
+    environments: &["chains"],
+    recipe: Some("recipes/dgpo.toml"),
+    set: &[],
+    study: Some("recipes/studies/dgpo.toml"),
+    results: &["docs/results/dgpo.md"],
+    reduces_to: &[
+        "SimPO, for one right and one wrong answer of one direction",
+        "DPO, with log-ratios, a temperature of 1 and no margin",
+    ],
+    run: None,
+    status: Status::Runs,
+};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]

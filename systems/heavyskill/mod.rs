@@ -28,6 +28,8 @@ use serde::{Deserialize, Serialize};
 use burnish_rl::plan::{Group, Program, Request, Role, RolloutPlan, Spawned, Start};
 use burnish_rl::{Card, Check, Family, Part, SettingError};
 
+use crate::{Evidence, PartRef, Status, System};
+
 /// Finds the final answers of drafts that don't fit as a whole.
 const EQUALITY: Verifier = Verifier::Math;
 
@@ -144,6 +146,35 @@ fn draft(episode: &Episode) -> Draft {
     let last = answer.and_then(|answer| EQUALITY.answer(&answer.content));
     Draft { text, tokens: episode.sampled_tokens(), answer: last }
 }
+
+/// The whole system.
+pub(crate) const SYSTEM: System = System {
+    id: "heavyskill",
+    title: "HeavySkill: parallel thinking, then deliberation, as a strategy and as what is learned",
+    paper: "HeavySkill, arXiv:2605.02396",
+    evidence: Evidence::Notes,
+    reconstructed: &[
+        "the rules of selection from a pool beyond their names",
+        "what is kept of a draft that does not fit the cache",
+        "the wording of the skill file",
+        "the majority of the deliberations as the answer of a turn",
+        "training on drafts of the policy at that step",
+    ],
+    parts: &[PartRef { family: Family::Plan, id: "heavyskill" }],
+    uses: &["eval.draft"],
+    environments: &["chains", "countdown"],
+    recipe: Some("recipes/heavyskill.toml"),
+    set: &[],
+    study: Some("recipes/studies/heavyskill.toml"),
+    results: &["docs/results/heavyskill.md"],
+    reduces_to: &[
+        "the plain answer, for drafts = 0 and deliberations = 1, to the bit",
+        "self-refinement, for drafts = 1 and deliberations = 1, to the bit",
+        "GRPO, for plan.config.drafts = 0, to the bit",
+    ],
+    run: None,
+    status: Status::Runs,
+};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]

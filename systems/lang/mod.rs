@@ -36,6 +36,8 @@ use burnish_rl::plan::{Beginning, Group, Outcome, Program, Request, RolloutPlan}
 use burnish_rl::require;
 use burnish_rl::{Card, Check, Family, Part, SettingError};
 
+use crate::{Evidence, PartRef, Status, System};
+
 /// How the share of a hint falls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -188,6 +190,25 @@ impl RolloutPlan for Lang {
         Ok(())
     }
 }
+
+/// The whole system.
+pub(crate) const SYSTEM: System = System {
+    id: "lang",
+    title: "LANG: hints in the language of the question, withdrawn by language",
+    paper: "LANG, ACL 2026, arXiv:2605.22567",
+    evidence: Evidence::Notes,
+    reconstructed: &["alpha and tau of the switch, and the rate of the exponential decay"],
+    parts: &[PartRef { family: Family::Plan, id: "lang" }],
+    uses: &[],
+    environments: &["chains", "rows"],
+    recipe: Some("recipes/lang.toml"),
+    set: &[],
+    study: Some("recipes/studies/lang.toml"),
+    results: &["docs/results/lang.md"],
+    reduces_to: &["GRPO, for decay = off, to the bit"],
+    run: None,
+    status: Status::Runs,
+};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]

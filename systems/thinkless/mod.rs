@@ -27,6 +27,8 @@ use burnish_rl::objective::PpoClip;
 use burnish_rl::{Card, Check, Family, Losses, Part, SettingError, TokenLoss, Tokens, require};
 use serde::{Deserialize, Serialize};
 
+use crate::{Evidence, PartRef, Status, System};
+
 /// DeGRPO. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -99,6 +101,25 @@ impl TokenLoss for Degrpo {
         }
     }
 }
+
+/// The whole system.
+pub(crate) const SYSTEM: System = System {
+    id: "thinkless",
+    title: "Thinkless: control tokens are paid apart from the answers that they begin",
+    paper: Degrpo::CARD.paper,
+    evidence: Evidence::Paper,
+    reconstructed: &["both means are taken over each answer"],
+    parts: &[PartRef { family: Family::Objective, id: "degrpo" }],
+    uses: &["spans"],
+    environments: &["mapf-frozenlake"],
+    recipe: Some("systems/thinkless/recipe.toml"),
+    set: &[],
+    study: None,
+    results: &[],
+    reduces_to: Degrpo::CARD.reduces_to,
+    run: None,
+    status: Status::Runs,
+};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -25,6 +25,8 @@ use burnish_rl::plan::{Beginning, Group, Program, Request, Role, RolloutPlan, Sp
 use burnish_rl::require;
 use burnish_rl::{Card, Check, Family, Part, SettingError};
 
+use crate::{Evidence, PartRef, Status, System};
+
 /// Forced rethinking. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -90,6 +92,28 @@ impl RolloutPlan for VlRethinker {
         share.into_iter().collect()
     }
 }
+
+/// The whole system.
+pub(crate) const SYSTEM: System = System {
+    id: "vl_rethinker",
+    title: "VL-Rethinker: forced rethinking, and selective sample replay",
+    paper: "VL-Rethinker, NeurIPS 2025, arXiv:2504.08837; code: TIGER-AI-Lab/VL-Rethinker",
+    evidence: Evidence::Notes,
+    reconstructed: &["how many members are replayed: as many as have no advantage in the step"],
+    parts: &[
+        PartRef { family: Family::Plan, id: "vl_rethinker" },
+        PartRef { family: Family::Replay, id: "ssr" },
+    ],
+    uses: &[],
+    environments: &["chains"],
+    recipe: Some("recipes/vl-rethinker.toml"),
+    set: &[],
+    study: None,
+    results: &[],
+    reduces_to: &["GRPO, for share = 0 and an empty queue, to the bit"],
+    run: None,
+    status: Status::Runs,
+};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -20,10 +20,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use burnish_rl::presets::PRESETS;
+pub use burnish_systems::{Evidence, PartRef, SYSTEMS, Status, System};
 pub use page::{compared, objectives};
 pub use preset::preset;
 pub use scaffold::{Scaffold, ScaffoldError};
-pub use systems::{Evidence, PartRef, SYSTEMS, Status, System};
+pub use systems::{composition, needs, parts_of};
 pub use systems_page::systems;
 
 /// A part that a recipe can name.
@@ -146,7 +147,7 @@ pub fn json() -> Result<Value, serde_json::Error> {
     let parts = all();
     let systems = SYSTEMS.iter().map(|system| {
         let mut card = serde_json::to_value(system)?;
-        card["needs"] = system.needs(&parts).into();
+        card["needs"] = needs(system, &parts).into();
         card["file"] = system.file().into();
         Ok(card)
     });
@@ -195,7 +196,7 @@ pub fn family(family: Family) -> &'static str {
         Family::Gate => "Gates of updates",
         Family::Plan => "Plans of rollouts",
         Family::Replay => "Replays of members",
-        Family::Maker => "Makers of rows, pairs and tasks",
+        Family::Maker => "Makers of rows, pairs, tasks and strategies",
     }
 }
 

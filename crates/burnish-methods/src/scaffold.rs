@@ -76,18 +76,18 @@ impl Scaffold {
     /// # Errors
     /// As [`Scaffold::objective`].
     pub fn system(root: &Path, id: &str) -> Result<Self, ScaffoldError> {
-        let folder = root.join("crates/burnish-methods/src/systems");
-        let card = new_file(&folder, id)?;
-        let module = folder.join("mod.rs");
-        let modules = insert_line(&module, "mod ", &format!("mod {id};"))?;
+        let folder = root.join("systems");
+        let card = new_file(&folder, id, &format!("{id}/mod.rs"))?;
+        let module = folder.join("lib.rs");
+        let modules = insert_line(&module, "pub mod ", &format!("pub mod {id};"))?;
         let modules = insert_below(&module, &modules, SYSTEMS, &format!("{id}::SYSTEM,"))?;
-        let text = include_str!("systems/system.rs.txt").replace("SYSTEM_ID", id);
+        let text = include_str!("system.rs.txt").replace("SYSTEM_ID", id);
         Ok(Scaffold { files: vec![(card, text), (module, modules)] })
     }
 
     fn new(root: &Path, id: &str, kind: &Kind) -> Result<Self, ScaffoldError> {
         let src = root.join("crates/burnish-rl/src");
-        let part = new_file(&src.join(kind.folder), id)?;
+        let part = new_file(&src.join(kind.folder), id, &format!("{id}.rs"))?;
         let name = pascal(id);
         let text = kind.template.replace("PART_ID", id).replace("PartName", &name);
         let module = src.join(kind.folder).join("mod.rs");
@@ -116,14 +116,14 @@ impl Scaffold {
     }
 }
 
-/// The path of the new file for `id`.
-fn new_file(folder: &Path, id: &str) -> Result<PathBuf, ScaffoldError> {
+/// The path of the new file `name` for `id`.
+fn new_file(folder: &Path, id: &str, name: &str) -> Result<PathBuf, ScaffoldError> {
     let is_name = id.starts_with(|c: char| c.is_ascii_lowercase())
         && id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if !is_name {
         return Err(ScaffoldError::Name(id.to_owned()));
     }
-    let file = folder.join(format!("{id}.rs"));
+    let file = folder.join(name);
     if file.exists() { Err(ScaffoldError::Exists(file)) } else { Ok(file) }
 }
 
@@ -201,7 +201,7 @@ mod tests {
         let scaffold = Scaffold::system(&root(), "new_one_2").unwrap();
         let texts: Vec<&str> = scaffold.files().map(|(_, text)| text).collect();
         assert!(texts[0].contains("id: \"new_one_2\""), "{}", texts[0]);
-        assert!(texts[1].contains("mod new_one_2;\n") && texts[1].contains("    new_one_2::SYSTEM,\n"));
+        assert!(texts[1].contains("pub mod new_one_2;\n") && texts[1].contains("    new_one_2::SYSTEM,\n"));
         assert!(matches!(Scaffold::system(&root(), "skpo"), Err(ScaffoldError::Exists(_))));
     }
 

@@ -30,7 +30,7 @@ pub fn systems() -> String {
 }
 
 fn composition(system: &System) -> String {
-    let parts = system.composition();
+    let parts = super::composition(system);
     if parts.is_empty() { "–".to_owned() } else { parts.join(", ") }
 }
 
@@ -41,7 +41,7 @@ fn section(page: &mut String, system: &System) {
         let _ = writeln!(page, "- **reconstructed**: {}", system.reconstructed.join("; "));
     }
     let _ = writeln!(page, "- status: {}; composed of: {}", system.status.said(), composition(system));
-    let needs = system.needs(&all());
+    let needs = super::needs(system, &all());
     if !needs.is_empty() {
         let _ = writeln!(page, "- needs {}", needs.join(", "));
     }

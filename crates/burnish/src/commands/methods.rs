@@ -125,10 +125,10 @@ fn show(id: &str) -> Done {
 fn show_system(system: &System, parts: &[Component]) {
     let said = |items: &[&str]| if items.is_empty() { "nothing".to_owned() } else { items.join("; ") };
     println!("{}, system: {}\n", system.id, system.title);
-    let composition = system.composition();
+    let composition = methods::composition(system);
     let composition: Vec<&str> = composition.iter().map(String::as_str).collect();
     println!("composed of {}", said(&composition));
-    println!("needs       {}", said(&system.needs(parts)));
+    println!("needs       {}", said(&methods::needs(system, parts)));
     println!("status      {}", system.status.said());
     println!("evidence    {}", system.evidence.said());
     println!("guessed     {}", said(system.reconstructed));
