@@ -23,6 +23,9 @@ pub struct MakeSection {
     /// Whom the function asks as its teacher; the run's policy where nobody is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub teacher: Option<InPlace>,
+    /// Tasks: the number of steps after which those that the function makes join the run's own, again and again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<u64>,
     /// Rows: the answers that are kept.
     #[serde(default)]
     pub keep: Keep,
@@ -106,6 +109,15 @@ impl MakeSection {
             Self { program: None, teacher: Some(_), .. } => {
                 Err(("teacher", "has no use: only the function that `make.program` names asks a teacher"))
             }
+            Self { every: Some(0), .. } => Err(("every", "must be 1 or more")),
+            Self { program: None, every: Some(_), .. } => Err((
+                "every",
+                "has no use: only the function that `make.program` names is run again and again",
+            )),
+            Self { kind, every: Some(_), .. } if *kind != MakeKind::Tasks => Err((
+                "every",
+                "has no use: only `kind = \"tasks\"` makes something that can join the run's own",
+            )),
             Self { program: Some(_), keep: Keep::All, .. } => Err(("keep", CHOOSES)),
             Self { program: Some(_), min_reward: Some(_), .. } => Err(("min_reward", CHOOSES)),
             Self { program: Some(_), max_per_task, .. } if *max_per_task != 1 => {
@@ -145,6 +157,11 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
             "needs episodes, which this method does not play: set `train.method = \"none\"`, or \"grpo\"",
         ),
         ("env", !recipe.env.is_absent(), "is needed: `[make]` plays its tasks"),
+        (
+            "make.every",
+            make.every.is_none() || recipe.train.method == Method::Grpo,
+            "has no use: a run that learns nothing plays no tasks that join it; set `train.method = \"grpo\"`",
+        ),
         ("redesign", recipe.redesign.is_none(), "can't be combined with `[make]`"),
         (
             "plan",
@@ -229,5 +246,17 @@ mod tests {
         assert!(read(&["make.config.draws=3"]).unwrap_err().contains("`make.config` has no use"));
         assert!(read(&["make.teacher=models/starter"]).unwrap_err().contains("`make.teacher` has no use"));
         assert!(read(&["make.program=from_failures", "make.success_rate.max=0.5"]).is_ok());
+        for (changes, part) in [
+            (&["make.every=2"][..], "only the function"),
+            (&["make.program=from_failures", "make.every=0"], "1 or more"),
+            (&["make.program=from_failures", "make.every=2"], "plays no tasks that join it"),
+            (&["make={kind=\"strategy\", program=\"adas\", every=2}"], "only `kind = \"tasks\"`"),
+            (&["make={kind=\"strategy\"}"], "only a function makes a strategy"),
+        ] {
+            let error = read(changes).unwrap_err();
+            assert!(error.contains("`make.") && error.contains(part), "{changes:?}: {error}");
+        }
+        let learns = "train={method=\"grpo\", max_steps=4}";
+        assert_eq!(read(&["make.program=from_failures", "make.every=2", learns]).unwrap().every, Some(2));
     }
 }

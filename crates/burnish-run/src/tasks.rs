@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use burnish_core::rng::{Address, Purpose, Stream};
+use burnish_core::rng::{self, Address, Purpose, Stream};
 use burnish_core::{Task, TaskId};
 use burnish_env::{EnvError, Generator};
 use burnish_rl::fact::COUNTERPART;
@@ -30,6 +30,8 @@ pub(crate) struct Tasks {
     pub(crate) held_out: usize,
     /// Who has to do with episodes besides the trained policy.
     pub(crate) others: Rc<Others>,
+    /// The step after which training tasks were last added; 0 before that.
+    grown: u64,
 }
 
 impl Tasks {
@@ -46,6 +48,7 @@ impl Tasks {
                 evaluations,
                 held_out: 0,
                 others: Rc::default(),
+                grown: 0,
             });
         }
         controllers::check(recipe, needs_training)?;
@@ -113,7 +116,15 @@ impl Tasks {
             }
         }
         let train_generator = Some(train_generator);
-        Ok(Tasks { train_generator, train, evaluations, held_out, others: Rc::default() })
+        Ok(Tasks { train_generator, train, evaluations, held_out, others: Rc::default(), grown: 0 })
+    }
+
+    /// Adds training tasks after `step`. From then on, passes over all of them begin anew.
+    pub(crate) fn grow(&mut self, step: u64, tasks: Vec<Task>) {
+        if !tasks.is_empty() {
+            self.train.extend(tasks);
+            self.grown = step;
+        }
     }
 
     /// Number of different training tasks: the rows of a file are repeated.
@@ -188,9 +199,11 @@ impl Tasks {
         ids(&self.evaluations)
     }
 
-    /// The training tasks of a step. Each pass over the set has a new order, which depends only on the run's seed.
+    /// The training tasks of step number `step`, counted from 0. Each pass over the set has a new order, which depends only on the
+    /// run's seed and on the step after which the set has last grown.
     pub(crate) fn of_step(&self, run_seed: u64, step: u64, count: usize) -> Vec<Task> {
-        let indices = of_step(self.train.len(), run_seed, step, count);
+        let seed = if self.grown > 0 { rng::bits(run_seed, self.grown) } else { run_seed };
+        let indices = of_step(self.train.len(), seed, step - self.grown, count);
         indices.into_iter().map(|at| self.train[at].clone()).collect()
     }
 

@@ -2,6 +2,7 @@
 
 mod begin;
 mod best;
+mod growth;
 mod reports;
 
 use std::path::{Path, PathBuf};
@@ -40,7 +41,8 @@ use burnish_recipe::{ComputeType, Method, Recipe};
 use burnish_rundir::files;
 use burnish_rundir::journal::{EpisodeKind, EpisodeRow, Journal};
 use burnish_rundir::metrics::{self, MetricsLog, Row, Values};
-use burnish_rundir::run_dir::RunDir;
+use burnish_rundir::run_dir::{self, RunDir};
+use growth::Growth;
 use reports::Reports;
 
 /// What is said of `policy.precision = "f32"` on a GPU. The rates are those of NVIDIA's data sheet of the H100 SXM: 67
@@ -119,6 +121,8 @@ pub struct Run {
     best: Best,
     /// The report, which is written now and then.
     reports: Reports,
+    /// Tasks that join those of the run while it goes on, if they do.
+    growth: Option<Growth>,
 }
 
 /// The kind of a run's steps.
@@ -131,11 +135,15 @@ enum Loop {
 
 impl Run {
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
-        let Parts { tasks, mut learner, work, step, tokens, started, overlap, unscored, best } = parts;
+        let Parts { mut tasks, mut learner, work, step, tokens, started, overlap, unscored, best } = parts;
         if let Learner::Here(here) = &mut learner {
             here.policy.engine = Engine::of_recipe(&recipe, dir.path())?;
         }
+        let every = recipe.make.as_ref().and_then(|make| make.every);
+        let growth =
+            every.map(|every| Growth::open(dir.path().join(run_dir::GROWN), every, step, &mut tasks));
         Ok(Run {
+            growth: growth.transpose()?,
             reports: Reports::new(Session::new(step, learner.device())),
             schedule: schedule(&recipe),
             metrics: MetricsLog::open(&dir, recipe.tensorboard_names(), step)?,
@@ -230,6 +238,7 @@ impl Run {
         }
         while self.step < steps_max && !self.best.is_out_of_patience() {
             let started = Instant::now();
+            self.grow(false, watch)?;
             let mut values = self.one_step(watch)?;
             self.tokens += values.get("tokens/total").copied().unwrap_or_default() as u64;
             values.insert("num_tokens".into(), self.tokens as f64);
@@ -264,6 +273,7 @@ impl Run {
                 self.report_under_way(watch);
             }
         }
+        self.grow(true, watch)?;
         self.make_artefact(watch)?;
         self.finish().map(|outcome| Finish::Done(Box::new(outcome)))
     }
@@ -273,18 +283,38 @@ impl Run {
         self.recipe.train.method != Method::None || self.recipe.make.is_none()
     }
 
-    /// Makes the rows or tasks that the recipe asks for.
+    /// Lets tasks join that a function makes of the steps since it last did, if that is due.
+    fn grow(&mut self, is_over: bool, watch: &mut dyn Watch) -> Result<(), RunError> {
+        let Some(growth) = self.growth.as_mut().filter(|growth| growth.is_due(self.step, is_over)) else {
+            return Ok(());
+        };
+        let Some((make, maker)) = self.recipe.make.as_ref().and_then(|make| Some((make, make.maker()?)))
+        else {
+            return Ok(());
+        };
+        watch.event(Event::Doing("making tasks of episodes"));
+        let (recipe, learner, journal) = (&self.recipe, &self.learner, &self.journal);
+        let (from, steps, dir) = (growth.last + 1, self.step, self.dir.path());
+        let over = Over { recipe, tasks: &self.tasks, learner, journal, from, steps, dir };
+        let made = making::tasks(&over, make, &maker)?;
+        let note = format!("{} tasks join the {} that the run has", made.len(), self.tasks.train.len());
+        watch.event(Event::Note(note));
+        growth.join(self.step, made, &mut self.tasks)
+    }
+
+    /// Makes what the recipe asks for.
     fn make_artefact(&self, watch: &mut dyn Watch) -> Result<(), RunError> {
         let Some(make) = &self.recipe.make else { return Ok(()) };
-        watch.event(Event::Doing("making rows or tasks of episodes"));
+        watch.event(Event::Doing("making something of episodes"));
         let (recipe, tasks, learner) = (&self.recipe, &self.tasks, &self.learner);
         let (journal, steps, dir) = (&self.journal, self.step, self.dir.path());
-        let made = match make.maker() {
-            Some(maker) => {
-                let over = Over { recipe, tasks, learner, journal, steps, dir };
-                making::make(&over, make, &maker)?
-            }
-            None => artefact::make(recipe, make, tasks.generator()?, journal, steps, dir)?,
+        let over = Over { recipe, tasks, learner, journal, from: 1, steps, dir };
+        let made = match (make.maker(), &self.growth) {
+            // That is no reason to fail: the run has learned.
+            (Some(_), Some(growth)) if growth.joined().is_empty() => return Ok(()),
+            (Some(maker), Some(growth)) => making::write_grown(&over, make, &maker, growth.joined())?,
+            (Some(maker), None) => making::make(&over, make, &maker)?,
+            (None, _) => artefact::make(recipe, make, tasks.generator()?, journal, steps, dir)?,
         };
         watch.event(Event::Note(format!("made {}: {}", made.file.display(), made.summary)));
         Ok(())

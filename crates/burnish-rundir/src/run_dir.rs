@@ -30,6 +30,8 @@ pub const STRATEGY: &str = "strategy.toml";
 pub const MADE: &str = "made.json";
 /// Name of the file of what a run's functions were told and have made so far.
 pub const MAKING: &str = "making.jsonl";
+/// Name of the file of the tasks that have joined a run while it went on.
+pub const GROWN: &str = "grown.jsonl";
 /// Name of the run's copy of the rows that it learns from, if another recipe made them.
 pub const START_ROWS: &str = "start_rows.jsonl";
 /// Name of the run's copy of the tasks that it plays, if another recipe made them.
@@ -75,6 +77,7 @@ pub enum Taken {
 /// tasks.jsonl           the tasks that it made of its episodes (`[make]`)
 /// strategy.toml         the strategy that it made (`[make]`)
 /// made.json             how the rows, tasks or strategy came about
+/// grown.jsonl           the tasks that have joined it while it went on (`make.every`)
 /// redesign.json         the rounds before it, where an engineer redesigned its environment
 /// held_out.json         numbers of each held-out row before training, of a run that learns from rows
 /// report.html           curves and drawn episodes, and how far the run is

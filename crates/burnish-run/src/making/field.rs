@@ -21,7 +21,7 @@ use crate::tasks::{Tasks, as_known, tasks_of};
 const STOCK_MIN: usize = 4096;
 /// Tasks that are drawn for each one that was played.
 const STOCK_PER_TASK: usize = 16;
-/// Episodes that functions play at once, in batches of the sampler: so many turns wait for those that are under way.
+/// Episodes that functions play at once, in batches of the sampler.
 const BATCHES: usize = 4;
 
 /// The environment, for functions.
@@ -95,7 +95,7 @@ impl World for Field<'_> {
             let (recipe, others) = (self.recipe, &self.tasks.others);
             if others.judge_afterwards() {
                 return Err(
-                    "a function can't play episodes that a reward model or a model of goals judges".into()
+                    "a function can't play episodes that a reward model or a goal model judges".into()
                 );
             }
             let sampling = recipe.rollout_sampling();

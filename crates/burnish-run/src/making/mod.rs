@@ -15,10 +15,11 @@ mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Policy, TaskId, Trace, json};
+use burnish_core::{Policy, Task, TaskId, Trace, json};
 use burnish_env::digest;
 use burnish_env::rollout::{Partners, SeedPlace, with_cast};
 use burnish_episode::{Known, Started, Threads, run_at_most};
@@ -49,13 +50,14 @@ pub(crate) fn teacher_of(recipe: &Recipe) -> Option<&Path> {
     }
 }
 
-/// A run whose steps are done.
+/// Some steps of a run, which are done: `from` to `steps`, both included.
 #[derive(Clone, Copy)]
 pub(crate) struct Over<'a> {
     pub(crate) recipe: &'a Recipe,
     pub(crate) tasks: &'a Tasks,
     pub(crate) learner: &'a Learner,
     pub(crate) journal: &'a Journal,
+    pub(crate) from: u64,
     pub(crate) steps: u64,
     pub(crate) dir: &'a Path,
 }
@@ -66,21 +68,119 @@ pub(crate) struct Over<'a> {
 /// If the function fails or makes nothing, somebody does not answer, or a file can't be written. What functions were told, and
 /// what those of other tasks have made, stays.
 pub(crate) fn make(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> Result<Artefact, RunError> {
-    let Over { recipe, tasks, learner, journal, steps, dir } = *run;
-    let named = json!({ "id": config.program, "config": config.config, "teacher": make.teacher });
-    let whole = json!({ "program": named, "kind": make.kind, "seed": recipe.run.seed, "steps": steps });
-    let own = digest(json::line(&whole).as_bytes());
+    let Over { recipe, dir, .. } = *run;
+    let own = named(run, make, config);
     let file = dir.join(file_name(make.kind));
     if let Some(count) = made_before(&file, &own) {
         return Ok(Artefact { file, summary: format!("{count} {}, as before", make.kind.name()) });
     }
+    let Carried { written, finished, left_out, tasks, chosen, episodes, is_over_all, log } =
+        carried(run, make, config, &own)?;
+    if written.count == 0 {
+        return Err(RunError::Refused(format!(
+            "make.program: `{}` made nothing of {chosen} tasks ({}): change `make.config`, or `make.success_rate`, which says \
+             for which tasks it is run",
+            config.program,
+            listed(&left_out)
+        )));
+    }
+    write_atomic(&file, written.text.as_bytes())?;
+    let nothing = written.per_task.values().filter(|count| **count == 0).count();
+    let mut program = json!({ "id": config.program, "config": config.config, "teacher": make.teacher });
+    program["digest"] = own.into();
+    if !is_over_all {
+        program["made"] = json!(written.per_task);
+        program["made_nothing"] = nothing.into();
+    }
+    let reports: Vec<&Value> = finished.iter().filter_map(|own| own.report.as_ref()).collect();
+    if !reports.is_empty() {
+        program["reports"] = json!(reports);
+    }
+    let count = written.count;
+    let lineage = Lineage { tasks, episodes, left_out: &left_out, count, program: Some(program) };
+    write_lineage(recipe, make, &lineage, &file)?;
+    log.remove()?;
+    let (kind, id) = (make.kind.name(), &config.program);
+    let summary = match is_over_all {
+        true => format!("{count} {kind} by `{id}`, run over {chosen} of {tasks} tasks"),
+        false => {
+            format!(
+                "{count} {kind} by `{id}`, run for {chosen} of {tasks} tasks; {nothing} of them gave nothing"
+            )
+        }
+    };
+    Ok(Artefact { file, summary })
+}
+
+/// What the function `config` makes of some steps, as tasks that the run does not know.
+///
+/// # Errors
+/// As [`make`], except that it may make nothing.
+pub(crate) fn tasks(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> Result<Vec<Task>, RunError> {
+    let Carried { written, log, .. } = carried(run, make, config, &named(run, make, config))?;
+    log.remove()?;
+    let known: BTreeSet<&TaskId> = run.tasks.train.iter().map(|task| &task.id).collect();
+    Ok(written.tasks.into_iter().filter(|task| !known.contains(&task.id)).collect())
+}
+
+/// Writes the artefact of a run whose tasks grew: everything that joined.
+///
+/// # Errors
+/// If the journal can't be read, or a file can't be written.
+pub(crate) fn write_grown(
+    run: &Over<'_>,
+    make: &MakeSection,
+    config: &MakerConfig,
+    joined: &[Task],
+) -> Result<Artefact, RunError> {
+    let (file, count, id) = (run.dir.join(file_name(make.kind)), joined.len(), &config.program);
+    let lines: String = joined.iter().map(|task| json::line(&json!(task)) + "\n").collect();
+    write_atomic(&file, lines.as_bytes())?;
+    let (played, left_out) = played(run.journal, run.from..=run.steps)?;
+    let (tasks, episodes) = (played.len(), episodes_of(&played, &left_out));
+    let program = json!({ "id": id, "config": config.config, "teacher": make.teacher, "every": make.every });
+    let lineage = Lineage { tasks, episodes, left_out: &left_out, count, program: Some(program) };
+    write_lineage(run.recipe, make, &lineage, &file)?;
+    Ok(Artefact { file, summary: format!("{count} tasks by `{id}`, which joined the run's own") })
+}
+
+/// The number of episodes that were played, judged or not.
+fn episodes_of(played: &[Played], left_out: &LeftOut) -> usize {
+    let judged: usize = played.iter().map(|own| own.episodes.len()).sum();
+    judged + left_out.get(NOT_JUDGED).unwrap_or(&0)
+}
+
+/// Digest of everything that decides what is made, apart from the episodes.
+fn named(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> String {
+    let program = json!({ "id": config.program, "config": config.config, "teacher": make.teacher });
+    let (seed, steps) = (run.recipe.run.seed, run.steps);
+    let whole =
+        json!({ "program": program, "kind": make.kind, "seed": seed, "from": run.from, "steps": steps });
+    digest(json::line(&whole).as_bytes())
+}
+
+/// Functions that are over.
+struct Carried {
+    written: Written,
+    finished: Vec<Finished>,
+    left_out: LeftOut,
+    /// Tasks that were played, and those of them for which a function was run.
+    tasks: usize,
+    chosen: usize,
+    episodes: usize,
+    is_over_all: bool,
+    log: Log,
+}
+
+/// Runs the functions. `own` identifies them on the log.
+fn carried(run: &Over<'_>, make: &MakeSection, config: &MakerConfig, own: &str) -> Result<Carried, RunError> {
+    let Over { recipe, tasks, learner, journal, from, steps, dir } = *run;
     let maker = config.build().map_err(|error| RunError::Refused(format!("make.{error}")))?;
-    let (played, mut left_out) = played(journal, steps)?;
-    let (count, judged) = (played.len(), played.iter().map(|own| own.episodes.len()).sum::<usize>());
-    let episodes = judged + left_out.get(NOT_JUDGED).unwrap_or(&0);
+    let (played, mut left_out) = played(journal, from..=steps)?;
+    let (count, episodes) = (played.len(), episodes_of(&played, &left_out));
     let known: BTreeSet<&TaskId> =
         tasks.train.iter().map(|task| &task.id).chain(tasks.held_out_ids()).collect();
-    let place = Draws::Making.place(recipe.run.seed, 0, 0);
+    let place = Draws::Making.place(recipe.run.seed, from - 1, 0);
     let field = Field::new(recipe, tasks, &known, place, count)?;
     let is_for = |own: &Played| {
         !own.episodes.is_empty() && make.success_rate.contains(Outcome::success_rate(&own.episodes))
@@ -90,14 +190,15 @@ pub(crate) fn make(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> 
     if count > chosen.len() {
         left_out.insert("tasks not judged or outside the success rate", count - chosen.len());
     }
-    let functions: Vec<(usize, &[Played])> = match maker.is_over_all() {
+    let is_over_all = maker.is_over_all();
+    let functions: Vec<(usize, &[Played])> = match is_over_all {
         true if chosen.is_empty() => Vec::new(),
         true => vec![(0, &chosen)],
         false => places.into_iter().zip(chosen.chunks(1)).collect(),
     };
     let mut teacher = open_teacher(make, &recipe.device)?;
     let sampling = recipe.rollout_sampling();
-    let log = Log::open(dir.join(run_dir::MAKING), own.clone())?;
+    let log = Log::open(dir.join(run_dir::MAKING), own.to_owned())?;
     let (kind, has_teacher) = (make.kind, teacher.is_some());
     let shop = Shop { world: &field, ledger: &log, kind, sampling: &sampling, has_teacher };
     let partners = tasks.others.partners();
@@ -108,40 +209,16 @@ pub(crate) fn make(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> 
     sampler.finish()?;
     let written =
         Written::of(&functions, &finished, field.environment(), &tasks.held_out_ids(), &mut left_out)?;
-    if written.count == 0 {
-        return Err(RunError::Refused(format!(
-            "make.program: `{}` made nothing of {} tasks ({}): change `make.config`, or `make.success_rate`, which says for \
-             which tasks it is run",
-            config.program,
-            chosen.len(),
-            listed(&left_out)
-        )));
-    }
-    write_atomic(&file, written.text.as_bytes())?;
-    let nothing = written.per_task.values().filter(|count| **count == 0).count();
-    let mut program = named;
-    program["digest"] = own.into();
-    if !maker.is_over_all() {
-        program["made"] = json!(written.per_task);
-        program["made_nothing"] = nothing.into();
-    }
-    let reports: Vec<&Value> = finished.iter().filter_map(|own| own.report.as_ref()).collect();
-    if !reports.is_empty() {
-        program["reports"] = json!(reports);
-    }
-    let lineage =
-        Lineage { tasks: count, episodes, left_out: &left_out, count: written.count, program: Some(program) };
-    write_lineage(recipe, make, &lineage, &file)?;
-    log.remove()?;
-    let (made, kind, id) = (written.count, make.kind.name(), &config.program);
-    let summary = match maker.is_over_all() {
-        true => format!("{made} {kind} by `{id}`, run over {} of {count} tasks", chosen.len()),
-        false => format!(
-            "{made} {kind} by `{id}`, run for {} of {count} tasks; {nothing} of them gave nothing",
-            chosen.len()
-        ),
-    };
-    Ok(Artefact { file, summary })
+    Ok(Carried {
+        written,
+        finished,
+        left_out,
+        tasks: count,
+        chosen: chosen.len(),
+        episodes,
+        is_over_all,
+        log,
+    })
 }
 
 /// The number of things made, if the artefact is there already: a run that is over may be resumed.
@@ -164,10 +241,10 @@ type LeftOut = BTreeMap<&'static str, usize>;
 
 const NOT_JUDGED: &str = "not judged";
 
-/// The tasks in the order in which they were first played.
-fn played(journal: &Journal, steps: u64) -> Result<(Vec<Played>, LeftOut), RunError> {
+/// The tasks of some steps, in the order in which they were first played.
+fn played(journal: &Journal, steps: RangeInclusive<u64>) -> Result<(Vec<Played>, LeftOut), RunError> {
     let (mut all, mut places, mut left_out) = (Vec::<Played>::new(), BTreeMap::new(), LeftOut::new());
-    for step in 1..=steps {
+    for step in steps {
         for stored in journal.episodes(step, EpisodeKind::Train)? {
             let at = *places.entry(stored.task.id.clone()).or_insert(all.len());
             if at == all.len() {
@@ -256,7 +333,7 @@ mod tests {
     use std::fs::OpenOptions;
     use std::io::Write;
 
-    use burnish_core::{Message, PolicyError, Sampling, Script, StopReason, Task, Turn, Verdict};
+    use burnish_core::{Message, PolicyError, Sampling, Script, StopReason, Turn, Verdict};
     use burnish_episode::{Handle, Waited};
     use burnish_reason::{Made, MakeKind, MakerError, Making, POLICY, StrategyConfig, World};
     use burnish_recipe::Source;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use burnish_core::{TaskId, json, openai};
+use burnish_core::{Task, TaskId, json, openai};
 use burnish_reason::{Finished, Made, Played};
 use burnish_recipe::StrategySection;
 use serde_json::{Value, json};
@@ -11,30 +11,32 @@ use super::{LeftOut, failed};
 use crate::RunError;
 
 /// An artefact: everything once, in the order of the functions' tasks.
-pub(super) struct Written<'a> {
+pub(super) struct Written {
     pub(super) text: String,
     pub(super) count: usize,
     /// How many are of each task for which a function was run.
-    pub(super) per_task: BTreeMap<&'a TaskId, usize>,
+    pub(super) per_task: BTreeMap<TaskId, usize>,
+    /// Those that are tasks.
+    pub(super) tasks: Vec<Task>,
 }
 
-impl<'a> Written<'a> {
+impl Written {
     /// Of what each function left. Counts what it leaves out.
     ///
     /// # Errors
     /// Names the task of which something was made that the artefact can't hold.
     pub(super) fn of(
-        functions: &[(usize, &'a [Played])],
+        functions: &[(usize, &[Played])],
         finished: &[Finished],
         environment: &str,
         held_out: &BTreeSet<&TaskId>,
         left_out: &mut LeftOut,
     ) -> Result<Self, RunError> {
         let mut known = BTreeSet::new();
-        let mut written = Written { text: String::new(), count: 0, per_task: BTreeMap::new() };
+        let mut written =
+            Written { text: String::new(), count: 0, per_task: BTreeMap::new(), tasks: Vec::new() };
         for ((_, own), finished) in functions.iter().zip(finished) {
-            let id = &own[0].task.id;
-            let count = written.per_task.entry(id).or_default();
+            let mut count = 0;
             for made in &finished.made {
                 let (identity, text) = match made {
                     Made::Task(task) if task.environment != environment => {
@@ -67,9 +69,13 @@ impl<'a> Written<'a> {
                     *left_out.entry("made before").or_default() += 1;
                     continue;
                 }
+                if let Made::Task(task) = made {
+                    written.tasks.push(task.clone());
+                }
                 written.text += &text;
-                (*count, written.count) = (*count + 1, written.count + 1);
+                (count, written.count) = (count + 1, written.count + 1);
             }
+            written.per_task.insert(own[0].task.id.clone(), count);
         }
         Ok(written)
     }

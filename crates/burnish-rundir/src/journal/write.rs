@@ -183,7 +183,8 @@ fn insert_episode(
     })?;
     let id = db.last_insert_rowid();
     for (at, trace) in episode.traces.iter().chain(&episode.partners).enumerate() {
-        // The head of a trace is its last node, so that adding the nodes in order restores it.
+        // The head of a trace is its last node, so that adding the nodes in order restores it. In the tree of a strategy it may
+        // be another, which is not restored.
         for (index, node) in trace.nodes().iter().enumerate() {
             insert_node(db, (id, at, index), node)?;
         }
