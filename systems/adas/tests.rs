@@ -97,6 +97,10 @@ fn without_proposals_the_best_seed_is_made_and_the_first_of_equal_ones() {
     assert_eq!(solved, [4, 8, 2]);
     let interval = &archive(&finished)[1]["success"];
     assert!(interval["low"].as_f64() < Some(0.2) && interval["high"].as_f64() > Some(0.2), "{interval}");
+    // Both solve all tasks, and the second costs less.
+    let seeds = [64, 48].map(samples).to_vec();
+    let finished = asked(&Adas { seeds, generations: 0, ..Adas::default() }, &[]).0.unwrap();
+    assert_eq!(made(&finished).config["samples"], 48);
     // Both are as good, and cost as much.
     let vote = StrategyConfig { strategy: "weighted_vote".into(), ..samples(8) };
     let finished =
