@@ -4,30 +4,30 @@
 use crate::common;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::OnceLock;
 
-use crate::common::Scratch;
+use crate::common::{Files, Scratch};
 use serde_json::{Value, json};
 
-/// The emulated libraries, for the heads of the tiny policy, made once for the tests that run at the same time. `None`, with a
-/// printed reason, if there are none.
-fn emulation() -> Option<Arc<tempfile::TempDir>> {
-    static MADE: Mutex<Weak<tempfile::TempDir>> = Mutex::new(Weak::new());
+/// A folder with the emulated libraries, for the heads of the tiny policy, which are made once. `None`, with a printed
+/// reason, if there are none.
+fn emulation() -> Option<tempfile::TempDir> {
+    static MADE: OnceLock<Files> = OnceLock::new();
     if !cfg!(target_os = "linux") || Command::new("g++").arg("--version").output().is_err() {
         println!("skipped: no emulated GPU: no C++ compiler (g++) on this machine");
         return None;
     }
-    let mut made = MADE.lock().unwrap();
-    if let Some(folder) = made.upgrade() {
-        return Some(folder);
-    }
     let folder = tempfile::tempdir().unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../burnish-tensor/src/cuda/emulate/build.sh");
-    let output =
-        Command::new("bash").arg(script).arg(folder.path()).args(["16:64", "16:64:64"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let folder = Arc::new(folder);
-    *made = Arc::downgrade(&folder);
+    let made = MADE.get_or_init(|| {
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../burnish-tensor/src/cuda/emulate/build.sh");
+        let first = tempfile::tempdir().unwrap();
+        let output =
+            Command::new("bash").arg(script).arg(first.path()).args(["16:64", "16:64:64"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Files::of(first.path())
+    });
+    made.write(folder.path());
     Some(folder)
 }
 

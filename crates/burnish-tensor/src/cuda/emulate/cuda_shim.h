@@ -26,9 +26,13 @@ namespace emulated {
 struct Thread {
     dim3 index;
 };
-extern thread_local Thread* current;
-extern thread_local dim3 block, grid, block_size;
-extern thread_local float* dynamic_shared;
+struct Machine;
+// Of each thread of the host: see `own.cpp`.
+#define OWN __thread __attribute__((tls_model("initial-exec")))
+extern OWN Thread* current;
+extern OWN dim3 block, grid, block_size;
+extern OWN float* dynamic_shared;
+extern OWN Machine* running;
 void sync_threads();
 void wait_for_earlier_work();
 // What the thread whose lane differs by `lane_mask` passes as `bits`.
@@ -38,9 +42,8 @@ uint64_t exchange(uint64_t bits, int lane_mask);
 struct Shown {
     unsigned words[8];
 };
-// What all lanes show; until all have called `unshow`.
+// What all lanes show; until the next but one is shown.
 const Shown* show(const Shown& own);
-void unshow();
 // A failed launch: something that a card would not do.
 void fail(const char* what);
 
@@ -178,7 +181,6 @@ inline void load_8_by_8(unsigned m[4], const unsigned short* row, bool is_transp
             std::memcpy(&of, all[8 * i + at].words, sizeof of);
             m[i] = e == 0 ? of[column] : m[i] | (unsigned)of[column] << 16;
         }
-    emulated::unshow();
 }
 inline void load_matrices(unsigned m[4], const unsigned short* row) { load_8_by_8(m, row, false); }
 inline void load_transposed(unsigned m[4], const unsigned short* row) { load_8_by_8(m, row, true); }
@@ -196,7 +198,6 @@ inline void multiply_add(float c[4], const unsigned a[4], unsigned b0, unsigned 
             c[i] += half(left, k % 2) * half(right, k % 2);
         }
     }
-    emulated::unshow();
 }
 
 // What attention_wgmma.cu says in assembly.
@@ -242,6 +243,5 @@ void multiply(float (&c)[TILES][4], const unsigned a[4], Operand b, int adds) {
             unsigned word = all[threadIdx.x % 32 / 4 * 4 + k % 8 / 2].words[half + k / 8 * 2];
             product.left[half][k] = __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
         }
-    emulated::unshow();
     emulated::multiply(product);
 }

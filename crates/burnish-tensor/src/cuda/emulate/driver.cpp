@@ -2,7 +2,6 @@
 // is NaN, writes beyond an allocation are found when it is freed, limits of a launch are those of an H100, threads that
 // miss a barrier fail the launch.
 #include <atomic>
-#include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -18,10 +17,6 @@
 #include "cuda_shim.h"
 
 namespace emulated {
-thread_local Thread* current;
-thread_local dim3 block, grid, block_size;
-thread_local float* dynamic_shared;
-
 struct Kernel {
     std::string program, name;
     int threads;
@@ -48,17 +43,23 @@ struct Copy {
     bool is_real;
 };
 
+// Where a fiber goes on: what GCC's own setjmp needs, which is a few instructions.
+typedef void* Place[5];
+
+// It is kept for the next block once it has come to its end.
 struct Fiber : Thread {
+    bool started = false, done, waited;
+    // The barrier that it waits at: it may go on when the generation there has changed.
+    unsigned generation;
+    const unsigned* barrier;
+    Place at;
+    // How often it has exchanged something, and shown something.
+    unsigned exchanges, shows;
     // Copies and products that a card might not have made yet.
     std::vector<std::vector<Copy>> copies;
     std::vector<std::vector<Product>> products;
-    jmp_buf at;
-    ucontext_t start;
     std::unique_ptr<char[]> stack{new char[STACK]};
-    bool started, done, waited;
-    // The barrier that it waits at: it may go on when the generation there has changed.
-    const unsigned* barrier;
-    unsigned generation;
+    ucontext_t start;
 };
 
 struct Meeting {
@@ -76,35 +77,47 @@ struct Box {
 // One block of threads.
 struct Machine {
     std::vector<std::unique_ptr<Fiber>> fibers;
-    jmp_buf scheduler;
-    ucontext_t origin;
+    Place scheduler;
     Meeting all;
     Meeting warps[32];
     std::deque<Box> boxes;
-    uint64_t slots[1024];
-    Shown shown[1024];
+    // Each twice, in turn: a thread can't write to one again before all of its warp have read it and met at the other.
+    uint64_t slots[2][1024];
+    Shown shown[2][1024];
     const char* failure;
     const Kernel* kernel;
     void** arguments;
     bool overlaps; // with earlier work, for which each thread has to wait
     unsigned turns = 0;
+    // How often a barrier of more than one warp was passed.
+    unsigned passed = 0;
 
-    void run_fiber(Fiber& fiber) {
+    // Not inline, as GCC's setjmp asks of what is jumped to and from.
+    __attribute__((noinline)) void run_fiber(Fiber& fiber) {
         current = &fiber;
-        if (_setjmp(scheduler) == 0) {
-            if (fiber.started) _longjmp(fiber.at, 1);
-            fiber.started = true;
-            setcontext(&fiber.start);
-        }
+        if (__builtin_setjmp(scheduler) == 0) go_on(fiber);
     }
-    void leave(Fiber& fiber) {
-        if (_setjmp(fiber.at) == 0) _longjmp(scheduler, 1);
+    [[noreturn]] __attribute__((noinline)) static void go_on(Fiber& fiber) {
+        if (fiber.started) __builtin_longjmp(fiber.at, 1);
+        fiber.started = true;
+        getcontext(&fiber.start);
+        fiber.start.uc_stack.ss_sp = fiber.stack.get();
+        fiber.start.uc_stack.ss_size = STACK;
+        fiber.start.uc_link = nullptr;
+        makecontext(&fiber.start, Machine::main, 0);
+        setcontext(&fiber.start);
+        std::abort();
     }
+    __attribute__((noinline)) void leave(Fiber& fiber) {
+        if (__builtin_setjmp(fiber.at) == 0) go_back();
+    }
+    [[noreturn]] __attribute__((noinline)) void go_back() { __builtin_longjmp(scheduler, 1); }
     void wait(Meeting& barrier) {
         Fiber& fiber = static_cast<Fiber&>(*current);
         if (++barrier.arrived == barrier.size) {
             barrier.arrived = 0;
             ++barrier.generation;
+            passed += &barrier == &all;
             return;
         }
         fiber.barrier = &barrier.generation;
@@ -122,28 +135,31 @@ struct Machine {
         for (unsigned i = 0; i < threads; ++i) {
             Fiber& fiber = *fibers[i];
             fiber.index = {i, 0, 0};
-            fiber.started = fiber.done = fiber.waited = false;
-            fiber.copies.assign(1, {});
-            fiber.products.assign(1, {});
+            fiber.done = fiber.waited = false;
+            fiber.exchanges = fiber.shows = 0;
+            if (fiber.copies.size() != 1 || !fiber.copies[0].empty()) fiber.copies.assign(1, {});
+            if (fiber.products.size() != 1 || !fiber.products[0].empty()) fiber.products.assign(1, {});
             fiber.barrier = nullptr;
-            getcontext(&fiber.start);
-            fiber.start.uc_stack.ss_sp = fiber.stack.get();
-            fiber.start.uc_stack.ss_size = STACK;
-            fiber.start.uc_link = nullptr;
-            makecontext(&fiber.start, Machine::main, 0);
         }
         // One warp lags behind: it runs when the others cannot.
         unsigned slow = (turns * 2654435761u >> 16) % (threads / 32);
-        bool lags = threads > 32;
+        const bool is_alone = threads == 32;
+        bool is_its_turn = is_alone;
         for (unsigned left = threads; left > 0;) {
             bool moved = false;
+            const unsigned before = passed;
+            const unsigned from = is_its_turn ? 32 * slow : 0, until = is_its_turn ? from + 32 : threads;
             // Another order each time, so that what a missing barrier does is seen.
             unsigned turn = turns++ * 2654435761u;
-            unsigned first = (turn >> 8) % threads;
-            for (unsigned n = 0; n < threads; ++n) {
-                unsigned i = turn >> 31 ? (first + n) % threads : (first + threads - n) % threads;
+            unsigned next = from + (turn >> 8) % (until - from);
+            for (unsigned n = from; n < until; ++n) {
+                unsigned i = next;
+                if (turn >> 31)
+                    next = i + 1 == until ? from : i + 1;
+                else
+                    next = i == from ? until - 1 : i - 1;
                 Fiber& fiber = *fibers[i];
-                if (lags && i / 32 == slow) continue;
+                if (!is_its_turn && i / 32 == slow) continue;
                 if (fiber.done || (fiber.barrier && *fiber.barrier == fiber.generation)) continue;
                 fiber.barrier = nullptr;
                 moved = true;
@@ -151,23 +167,31 @@ struct Machine {
                 left -= fiber.done;
             }
             // Copies are made as late as they may, and then one after the other.
-            if (!moved && !lags && !make_box()) return false;
-            lags = moved && threads > 32;
+            if (!moved && is_its_turn && passed == before && !make_box()) {
+                fibers.clear(); // they have not come to their end
+                return false;
+            }
+            is_its_turn = is_alone || (!is_its_turn ? !moved : moved && passed == before);
         }
         return true;
     }
 };
 
-static thread_local Machine machine;
+static Machine& made_machine() {
+    static thread_local std::unique_ptr<Machine> machine;
+    if (!machine) machine.reset(running = new Machine);
+    return *machine;
+}
 
 const Shown* show(const Shown& own) {
+    Machine& machine = *running;
     unsigned index = current->index.x;
-    machine.shown[index] = own;
+    Shown* shown = machine.shown[static_cast<Fiber&>(*current).shows++ % 2];
+    shown[index] = own;
     machine.wait(machine.warps[index / 32]);
-    return &machine.shown[index / 32 * 32];
+    return &shown[index / 32 * 32];
 }
-void unshow() { machine.wait(machine.warps[current->index.x / 32]); }
-void fail(const char* what) { machine.failure = what; }
+void fail(const char* what) { running->failure = what; }
 
 static void make(const Copy& copy) {
     if (copy.is_real)
@@ -179,7 +203,7 @@ static void make(const Copy& copy) {
 void copy_async(void* to, const void* from, bool is_real) {
     if ((uintptr_t)to % 16 != 0 || (uintptr_t)from % 16 != 0) return fail("a copy that is not aligned to 16 bytes");
     // A card makes it at any time until it is waited for: now, or then.
-    if (machine.turns % 2 == 0)
+    if (running->turns % 2 == 0)
         make({to, from, is_real});
     else
         static_cast<Fiber&>(*current).copies.back().push_back({to, from, is_real});
@@ -197,6 +221,7 @@ void wait_for_copies_but_latest() {
 static void end_phase_if_done(Barrier* barrier) {
     if (barrier->pending > 0 || barrier->kib != 0) return;
     ++barrier->phase;
+    ++running->passed;
     barrier->pending = barrier->count;
 }
 void start_barrier(Barrier* barrier, int arrivals) {
@@ -215,13 +240,13 @@ void wait_for(Barrier* barrier, unsigned parity) {
     while (barrier->phase % 2 == parity) {
         fiber.barrier = &barrier->phase;
         fiber.generation = barrier->phase;
-        machine.leave(fiber);
+        running->leave(fiber);
     }
 }
 void copy_box(unsigned short* to, const Matrix& from, int column, int row, Barrier* barrier) {
     if ((uintptr_t)to % 1024 != 0) return fail("a box that is not at a multiple of 1024 bytes");
-    machine.boxes.push_back({to, from, column, row, barrier});
-    if (machine.turns % 3 == 0) machine.make_box();
+    running->boxes.push_back({to, from, column, row, barrier});
+    if (running->turns % 3 == 0) running->make_box();
 }
 bool Machine::make_box() {
     if (boxes.empty()) return false;
@@ -263,7 +288,7 @@ void wait_for_products(unsigned latest) {
     Fiber& fiber = static_cast<Fiber&>(*current);
     auto& products = fiber.products;
     // Others go on first: what they are told before the products are made, they may believe.
-    machine.leave(fiber);
+    running->leave(fiber);
     // The last list is not committed yet.
     while (products.size() > latest + 1) {
         for (const Product& product : products.front()) make(product);
@@ -272,25 +297,27 @@ void wait_for_products(unsigned latest) {
 }
 
 void Machine::main() {
-    machine.kernel->call(machine.kernel->function, machine.arguments);
-    Fiber& fiber = static_cast<Fiber&>(*current);
-    // Later kernels wait for this one only: earlier ones are done if all of it has waited for them.
-    if (machine.overlaps && !fiber.waited) fail("a thread that does not wait for earlier work");
-    fiber.done = true;
-    _longjmp(machine.scheduler, 1);
+    // Once for each block.
+    for (Machine& machine = *running;;) {
+        machine.kernel->call(machine.kernel->function, machine.arguments);
+        Fiber& fiber = static_cast<Fiber&>(*current);
+        // Later kernels wait for this one only: earlier ones are done if all of it has waited for them.
+        if (machine.overlaps && !fiber.waited) fail("a thread that does not wait for earlier work");
+        fiber.done = true;
+        machine.leave(fiber);
+    }
 }
 
-void sync_threads() { machine.wait(machine.all); }
+void sync_threads() { running->wait(running->all); }
 void wait_for_earlier_work() { static_cast<Fiber&>(*current).waited = true; }
 
 uint64_t exchange(uint64_t bits, int lane_mask) {
+    Machine& machine = *running;
     unsigned index = current->index.x;
-    Meeting& warp = machine.warps[index / 32];
-    machine.slots[index] = bits;
-    machine.wait(warp);
-    uint64_t other = machine.slots[index ^ (unsigned)lane_mask];
-    machine.wait(warp);
-    return other;
+    uint64_t* slots = machine.slots[static_cast<Fiber&>(*current).exchanges++ % 2];
+    slots[index] = bits;
+    machine.wait(machine.warps[index / 32]);
+    return slots[index ^ (unsigned)lane_mask];
 }
 } // namespace emulated
 
@@ -649,6 +676,7 @@ static int launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigne
     dynamic_shared = &memory[0].x;
     grid = {gx, gy, gz};
     block_size = {bx, by, bz};
+    Machine& machine = made_machine();
     machine.kernel = kernel;
     machine.arguments = arguments;
     machine.failure = nullptr;

@@ -1,7 +1,9 @@
 //! A scratch directory with a tiny policy, and the program to run in it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The table of a new policy, 32 wide, for recipes of tests that teach it something in seconds.
@@ -252,36 +254,46 @@ impl Scratch {
 
     /// A scratch directory with the tiny policy in `tiny/`, and the recipes `sft.toml` and `grpo.toml`.
     pub(crate) fn with_policy() -> Self {
+        Scratch::with_taught(&[])
+    }
+
+    /// A scratch directory with what `sft sft.toml` makes with these settings in `tiny/`, and the recipes `sft.toml` and
+    /// `grpo.toml`. It is made once for all tests of this program, and copied.
+    fn with_taught(settings: &[&str]) -> Self {
+        type Made = Arc<OnceLock<(PathBuf, Files)>>;
+        static ALL: Mutex<BTreeMap<String, Made>> = Mutex::new(BTreeMap::new());
         let scratch = Scratch::new();
         scratch.write("sft.toml", TINY_SFT);
         scratch.write("grpo.toml", TINY_GRPO);
-        scratch.burnish(&["sft", "sft.toml"]).succeeds();
+        let made = Arc::clone(ALL.lock().unwrap().entry(settings.join(" ")).or_default());
+        let (place, files) = made.get_or_init(|| {
+            let first = Scratch::new();
+            first.write("sft.toml", TINY_SFT);
+            first.burnish(&[&["sft", "sft.toml"], settings].concat()).succeeds();
+            (first.path(""), Files::of(&first.path("tiny")))
+        });
+        files.write(&scratch.path("tiny"));
+        // The run says where it was begun.
+        let at = |path: &Path| path.to_str().unwrap().trim_end_matches('/').to_owned();
+        let record = String::from_utf8(scratch.read("tiny/run.json")).unwrap();
+        scratch.write("tiny/run.json", record.replace(&at(place), &at(&scratch.path(""))));
         scratch
     }
 
     /// A scratch directory with a tiny policy that has seen [`CHAINS`], in `tiny/checkpoints/step_40`, and the same
     /// recipes.
     pub(crate) fn with_policy_of_chains() -> Self {
-        let scratch = Scratch::new();
-        scratch.write("sft.toml", TINY_SFT);
-        scratch.write("grpo.toml", TINY_GRPO);
         let demonstrations =
             "data.demonstrations=[{env=\"chains\", tasks=300, config={steps={min=2,max=2}}}]";
         // Long enough for the prompts of other environments.
         let longer = "policy.new.max_position_embeddings=1024";
         let shorter = ["train.max_steps=40", "checkpoint.every=0", "eval.tasks=0"];
-        scratch
-            .burnish(&[&["sft", "sft.toml", CHAINS, demonstrations, longer][..], &shorter].concat())
-            .succeeds();
-        scratch
+        Scratch::with_taught(&[&[CHAINS, demonstrations, longer][..], &shorter].concat())
     }
 
     /// As [`Scratch::with_policy`], with a policy of three layers of the delta rule and one of attention: Qwen3.5, or a
     /// rule of the family.
     pub(crate) fn with_hybrid(rule: Option<&str>) -> Self {
-        let scratch = Scratch::new();
-        scratch.write("sft.toml", TINY_SFT);
-        scratch.write("grpo.toml", TINY_GRPO);
         let (architecture, value_heads, own) = match rule {
             None => ("qwen3_5", 4, String::new()),
             Some(rule) => ("hybrid", 2, format!(", linear_rule=\"{rule}\"")),
@@ -291,9 +303,7 @@ impl Scratch {
             "policy.new.delta_rule={{linear_num_key_heads=2, linear_num_value_heads={value_heads}, \
              linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=4{own}}}"
         );
-        let hybrid = ["sft", "sft.toml", &architecture, "policy.new.num_hidden_layers=4", &sizes];
-        scratch.burnish(&hybrid).succeeds();
-        scratch
+        Scratch::with_taught(&[&architecture, "policy.new.num_hidden_layers=4", &sizes])
     }
 
     /// Teaches `policy` to answer `word` to every question, and puts it in `judge/checkpoints/step_60`.
@@ -334,6 +344,36 @@ impl Scratch {
     pub(crate) fn burnish(&self, arguments: &[&str]) -> Finished {
         let output = self.command(arguments).output().unwrap();
         Finished { what: arguments.join(" "), output }
+    }
+}
+
+/// The files in a folder and in those in it, by their paths in it.
+pub(crate) struct Files(BTreeMap<PathBuf, Vec<u8>>);
+
+impl Files {
+    pub(crate) fn of(folder: &Path) -> Self {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![folder.to_owned()];
+        while let Some(next) = folders.pop() {
+            for entry in std::fs::read_dir(next).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let bytes = std::fs::read(&path).unwrap();
+                    files.insert(path.strip_prefix(folder).unwrap().to_owned(), bytes);
+                }
+            }
+        }
+        Files(files)
+    }
+
+    pub(crate) fn write(&self, folder: &Path) {
+        for (path, bytes) in &self.0 {
+            let path = folder.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
     }
 }
 
