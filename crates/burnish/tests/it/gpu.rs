@@ -49,6 +49,16 @@ fn compare(libraries: &Path, overrides: &[&str], tolerance: f64) -> Scratch {
     scratch
 }
 
+/// Settings of the tiny recipe for steps of four answers, two updates each. Their rewards differ by their lengths.
+const SMALL: [&str; 6] = [
+    "eval.tasks=0",
+    "rollout.tasks_per_step=2",
+    "rollout.group_size=2",
+    "train.epochs=1",
+    "env.tasks=8",
+    "reward.overlong_buffer.length=40",
+];
+
 /// Runs the tiny recipe on both devices, with small steps, in `{dir}cpu` and `{dir}cud`, and compares these metrics.
 fn compare_in(
     scratch: &Scratch,
@@ -60,10 +70,8 @@ fn compare_in(
 ) {
     let run = |device: &str| {
         let (dir, device) = (format!("run.dir={dir}{}", &device[..3]), format!("device={device}"));
-        let fixed = ["train", "grpo.toml", &dir, &device, "eval.tasks=0", "checkpoint.every=1"];
-        let small =
-            ["rollout.tasks_per_step=3", "train.epochs=1", "env.tasks=8", "reward.overlong_buffer.length=40"];
-        let mut command = scratch.command(&[&fixed[..], &small, overrides].concat());
+        let fixed = ["train", "grpo.toml", &dir, &device, "checkpoint.every=1"];
+        let mut command = scratch.command(&[&fixed[..], &SMALL, overrides].concat());
         let output = command.env("LD_LIBRARY_PATH", libraries).env("HOME", libraries).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{overrides:?}: {said}");
@@ -97,12 +105,19 @@ fn a_model_of_masks_learns_and_answers_on_the_gpu_as_on_the_cpu() {
     scratch.write("sft.toml", common::TINY_SFT);
     for device in ["cpu", "cuda:0"] {
         let (dir, device) = (format!("run.dir={}", &device[..3]), format!("device={device}"));
-        let short = ["train.max_steps=3", "eval.tasks=8", "eval.denoising_steps=3", "policy.new.masked=true"];
-        let mut command = scratch.command(&[&["sft", "sft.toml", &dir, &device][..], &short].concat());
+        let short = ["train.max_steps=3", "train.sequences_per_step=6", "eval.tasks=2"];
+        let masked = ["eval.denoising_steps=3", "policy.new.masked=true"];
+        let mut command =
+            scratch.command(&[&["sft", "sft.toml", &dir, &device][..], &short, &masked].concat());
         let output =
             command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
+    let [cpu, gpu] = ["cpu", "cud"].map(|dir| {
+        let rows = common::timeless_metrics(&scratch.path(&format!("{dir}/metrics.jsonl")));
+        rows.into_iter().filter(|row| row.contains("eval/completions/mean_length")).collect::<Vec<_>>()
+    });
+    assert!(cpu == gpu && cpu.len() == 2, "answers: {cpu:?} on the CPU, {gpu:?} on the GPU");
     let (cpu, gpu) = (metrics(&scratch, "cpu"), metrics(&scratch, "cud"));
     assert_eq!((cpu.len(), gpu.len()), (3, 3));
     for (cpu, gpu) in cpu.iter().zip(&gpu) {
@@ -143,12 +158,13 @@ fn latent_steps_are_read_and_learned_on_the_gpu_as_on_the_cpu() {
     run(&["sft", "sft.toml"]);
     for device in ["cpu", "cuda:0"] {
         let (short, set) = (&device[..3], format!("device={device}"));
-        let last = ["latent.stages=[1, 2]", "train.max_steps=2", "eval.tasks=4"];
+        let last = ["latent.stages=[1, 2]", "train.max_steps=2", "eval.tasks=1"];
         run(&[&["sft", "sft.toml", &format!("run.dir=sft-{short}"), &set][..], &last].concat());
         for gradient in ["frozen", "bptt"] {
             let (dir, gradient) =
                 (format!("run.dir={gradient}-{short}"), format!("latent.gradient={gradient}"));
-            run(&["train", "grpo.toml", &dir, &gradient, &set, "train.max_steps=2", "eval.tasks=4"]);
+            let small = ["train.max_steps=2", "rollout.tasks_per_step=2", "eval.tasks=1"];
+            run(&[&["train", "grpo.toml", &dir, &gradient, &set][..], &small].concat());
         }
     }
     both("sft", &["loss", "grad_norm", "entropy"]);
@@ -207,9 +223,8 @@ fn without_graphs_a_run_has_the_same_bits_and_says_why_it_is_slower_once() {
     let scratch = Scratch::with_policy();
     let run = |dir: &str, environment: &[(&str, &str)]| {
         let dir = format!("run.dir={dir}");
-        let fixed = ["train", "grpo.toml", &dir, "device=cuda:0", "eval.tasks=0", "checkpoint.every=1"];
-        let small = ["train.max_steps=2", "rollout.tasks_per_step=3", "env.tasks=8"];
-        let mut command = scratch.command(&[&fixed[..], &small].concat());
+        let fixed = ["train", "grpo.toml", &dir, "device=cuda:0", "checkpoint.every=1", "train.max_steps=2"];
+        let mut command = scratch.command(&[&fixed[..], &SMALL].concat());
         let command = command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path());
         let output = command.envs(environment.iter().copied()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -219,9 +234,10 @@ fn without_graphs_a_run_has_the_same_bits_and_says_why_it_is_slower_once() {
     };
     assert_eq!(run("with", &[]), 0);
     assert_eq!(run("without", &[("EMULATED_WITHOUT_GRAPHS", "1")]), 1);
-    let [with, without] =
-        ["with", "without"].map(|dir| masters(&scratch, &format!("{dir}/checkpoints/step_2")));
-    assert_eq!(with, without);
+    let [with, without, before] =
+        ["with/checkpoints/step_2", "without/checkpoints/step_2", "tiny/checkpoints/step_120"]
+            .map(|checkpoint| masters(&scratch, checkpoint));
+    assert!(with == without && with != before, "other bits, or nothing learnt");
 }
 
 #[test]
@@ -392,8 +408,6 @@ fn a_critic_and_a_gate_on_the_gpu_are_those_of_the_cpu() {
         "critic={learning_rate=1e-3}",
         "optimizer.warmup_updates=0",
         "gate={gate=\"dgg\", config={tau=0.5, warmup=0}}",
-        "rollout.tasks_per_step=2",
-        "rollout.group_size=2",
         "train.minibatches=1",
     ];
     let own = ["critic/vf_loss", "critic/vpred_mean", "critic/grad_norm", "head_grad_norm"];
@@ -423,7 +437,6 @@ fn distributions_on_the_gpu_are_compared_and_squared_as_on_the_cpu() {
         let overrides = [
             "train.max_steps=1",
             "rollout.tasks_per_step=1",
-            "rollout.group_size=2",
             "teacher.context=demonstration",
             "loss.beta=0",
             "train.minibatches=1",
@@ -432,8 +445,12 @@ fn distributions_on_the_gpu_are_compared_and_squared_as_on_the_cpu() {
         ];
         compare_in(&scratch, libraries.path(), dir, &overrides, &[&NAMES[..], &["head_loss"]].concat(), 1e-3);
     }
-    let overrides =
-        ["train.max_steps=1", "rollout.tasks_per_step=1", "advantage={estimator=\"optimal_token_baseline\"}"];
+    let overrides = [
+        "train.max_steps=1",
+        "rollout.tasks_per_step=1",
+        "rollout.group_size=4",
+        "advantage={estimator=\"optimal_token_baseline\"}",
+    ];
     compare_in(&scratch, libraries.path(), "baseline-", &overrides, &NAMES, 1e-3);
 }
 
