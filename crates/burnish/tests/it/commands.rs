@@ -174,8 +174,11 @@ for line in sys.stdin:
     assert!(unscored >= 4.0 && unscored % 4.0 == 0.0, "{unscored}");
 
     // Only the first step shows which components such a verifier has.
-    let typo = ["train", "rows.toml", "eval.tasks=0", "run.dir=typo", "reward.weights={lenght=2.0}"];
-    scratch.burnish(&typo).fails_with(&["`reward.weights.lenght`", "did you mean `reward.weights.length`?"]);
+    let few = ["train", "rows.toml", "eval.tasks=0", "rollout.tasks_per_step=2", "rollout.group_size=2"];
+    let typo = ["run.dir=typo", "reward.weights={lenght=2.0}"];
+    scratch
+        .burnish(&[&few[..], &typo].concat())
+        .fails_with(&["`reward.weights.lenght`", "did you mean `reward.weights.length`?"]);
 
     // A verifier that no longer works once it was tried is reported at every step, and ends the run.
     let once = r#"
@@ -187,7 +190,7 @@ request = json.loads(sys.stdin.readline())
 print(json.dumps({"id": request["id"], "reward": 1.0}), flush=True)
 "#;
     scratch.write("reward.py", once);
-    let failed = scratch.burnish(&["train", "rows.toml", "eval.tasks=0", "run.dir=broken"]).fails_with(&[
+    let failed = scratch.burnish(&[&few[..], &["run.dir=broken"]].concat()).fails_with(&[
         "steps 1 to 3",
         "no licence",
         "burnish train --resume broken",

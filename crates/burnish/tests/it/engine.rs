@@ -8,11 +8,7 @@ use serde_json::Value;
 
 /// A scratch directory with a policy in f32, so that weights lose nothing on their way.
 fn scratch() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.write("sft.toml", common::TINY_SFT);
-    scratch.write("grpo.toml", common::TINY_GRPO);
-    scratch.burnish(&["sft", "sft.toml", "policy.new.dtype=f32"]).succeeds();
-    scratch
+    Scratch::with_taught(&["policy.new.dtype=f32"])
 }
 
 /// The arguments for a run whose policy the servers sample.

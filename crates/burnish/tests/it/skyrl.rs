@@ -4,7 +4,6 @@
 
 #![cfg(unix)]
 
-use crate::common;
 use crate::updates;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,10 +19,7 @@ use serde_json::Value;
 
 /// A policy in f32 as the server reads it, which knows transformers' earlier way to write down rotations.
 fn scratch() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.write("sft.toml", common::TINY_SFT);
-    scratch.write("grpo.toml", common::TINY_GRPO);
-    scratch.burnish(&["sft", "sft.toml", "policy.new.dtype=f32"]).succeeds();
+    let scratch = Scratch::with_taught(&["policy.new.dtype=f32"]);
     let file = "tiny/checkpoints/step_120/config.json";
     let mut config: Value = serde_json::from_slice(&scratch.read(file)).unwrap();
     config["rope_theta"] = 10_000.0.into();

@@ -10,11 +10,7 @@ use serde_json::{Value, json};
 
 /// A scratch directory with a policy in f32.
 fn scratch() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.write("sft.toml", common::TINY_SFT);
-    scratch.write("grpo.toml", common::TINY_GRPO);
-    scratch.burnish(&["sft", "sft.toml", "policy.new.dtype=f32"]).succeeds();
-    scratch
+    Scratch::with_taught(&["policy.new.dtype=f32"])
 }
 
 fn trainer(url: &str) -> String {

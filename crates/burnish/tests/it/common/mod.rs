@@ -259,7 +259,7 @@ impl Scratch {
 
     /// A scratch directory with what `sft sft.toml` makes with these settings in `tiny/`, and the recipes `sft.toml` and
     /// `grpo.toml`. It is made once for all tests of this program, and copied.
-    fn with_taught(settings: &[&str]) -> Self {
+    pub(crate) fn with_taught(settings: &[&str]) -> Self {
         type Made = Arc<OnceLock<(PathBuf, Files)>>;
         static ALL: Mutex<BTreeMap<String, Made>> = Mutex::new(BTreeMap::new());
         let scratch = Scratch::new();
@@ -303,7 +303,8 @@ impl Scratch {
             "policy.new.delta_rule={{linear_num_key_heads=2, linear_num_value_heads={value_heads}, \
              linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=4{own}}}"
         );
-        Scratch::with_taught(&[&architecture, "policy.new.num_hidden_layers=4", &sizes])
+        let small = ["policy.new.num_hidden_layers=4", "train.sequences_per_step=8"];
+        Scratch::with_taught(&[&[&architecture[..], &sizes][..], &small].concat())
     }
 
     /// Teaches `policy` to answer `word` to every question, and puts it in `judge/checkpoints/step_60`.
