@@ -133,6 +133,15 @@ impl Desk {
         }
     }
 
+    /// Forgets the contacts and the traces below `branch`, which is over.
+    pub(crate) fn forget(&mut self, branch: &[Fork]) {
+        let is_kept = |place: &Place| !place.branch.starts_with(branch);
+        self.record.retain(|place, _| is_kept(place));
+        self.traces.retain(|place, _| is_kept(place));
+        self.policies.retain(|place, _| is_kept(place));
+        self.counts.retain(|own, _| !own.starts_with(branch));
+    }
+
     /// What the function leaves when it is over. If it got lost, that includes the rest of the earlier run.
     ///
     /// # Errors

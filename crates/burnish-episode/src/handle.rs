@@ -162,6 +162,12 @@ impl Handle {
         self.below([Fork::Named(at)])
     }
 
+    /// Forgets the contacts and the traces of this branch, which must be over, and is never entered again. So a long function whose
+    /// record nobody needs does not keep all of it.
+    pub fn forget(&self) {
+        self.desk.borrow_mut().forget(&self.branch);
+    }
+
     fn below<const N: usize>(&self, forks: [Fork; N]) -> Handle {
         let branch = self.branch.iter().copied().chain(forks).collect();
         Handle { desk: Rc::clone(&self.desk), branch, address: self.address }

@@ -292,7 +292,9 @@ mod tests {
         let cast = Cast::default().with(POLICY, &mut policy).with(TEACHER, &mut teacher);
         let over: Result<_, RunError<MakerError>> = run(vec![started], cast, &mut Threads::default());
         drop(policy);
-        over.map(|mut over| (over.remove(0).value, asked)).map_err(|error| error.to_string())
+        let over = over.map_err(|error| error.to_string())?.remove(0);
+        assert!(over.record.contacts.is_empty() && over.traces.is_empty(), "the ledger has what was told");
+        Ok((over.value, asked))
     }
 
     fn row(answer: Message) -> Made {

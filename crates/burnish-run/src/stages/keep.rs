@@ -73,6 +73,15 @@ pub(crate) fn place(recipe: &mut Recipe, dir: &RunDir) {
     }
 }
 
+/// Sets the path of the strategy of evaluations to the copy in the run directory `dir`, of a recipe that is read from there to
+/// look at the run. A change of the recipe names another one, whose hash is not known.
+pub(crate) fn place_strategy(recipe: &mut Recipe, dir: &Path) {
+    let is_own = StageUse::Strategy.made_by(recipe).is_some_and(|from| from.hash.is_some());
+    if let Some(strategy) = recipe.eval.strategy.as_mut().filter(|_| is_own) {
+        strategy.made = Some(dir.join(run_dir::START_STRATEGY));
+    }
+}
+
 /// The recipe as a run directory stores it, without the paths of policy and teacher: they follow from the directory's
 /// own path.
 pub(crate) fn as_written(recipe: &Recipe) -> Recipe {

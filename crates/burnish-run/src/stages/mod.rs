@@ -37,7 +37,7 @@ use burnish_rundir::run_dir::{self, RunDirError};
 use repeated::Repeated;
 
 pub(crate) use hash::of as hash_of;
-pub(crate) use keep::{as_written, keep, place};
+pub(crate) use keep::{as_written, keep, place, place_strategy};
 pub use replicate::{files, replicate};
 
 /// Time between checks of a stage that another process makes.

@@ -52,7 +52,9 @@ const RUN_DIR: &str = "run.dir";
 /// # Errors
 /// If there is no run, or its recipe is invalid.
 pub fn read(dir: &Path) -> Result<Recipe, RunError> {
-    Ok(source(dir, &[])?.decode()?)
+    let mut recipe: Recipe = source(dir, &[])?.decode()?;
+    stages::place_strategy(&mut recipe, dir);
+    Ok(recipe)
 }
 
 fn source(dir: &Path, overrides: &[String]) -> Result<Source, RunError> {
@@ -105,6 +107,7 @@ pub(crate) fn evaluate(dir: &Path, overrides: &[String]) -> Result<Found, RunErr
     }
     let mut recipe = Recipe::resolve_for(&source, Use::Evaluation)?;
     recipe.moved = moved;
+    stages::place_strategy(&mut recipe, dir);
     Ok(Found { recipe, notes })
 }
 

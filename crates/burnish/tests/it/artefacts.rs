@@ -325,7 +325,13 @@ fn a_function_makes_a_strategy_by_which_a_later_run_is_evaluated() {
     let evaluated: Value = serde_json::from_str(&evaluated).unwrap();
     let last: Value = serde_json::from_str(evaluations("found").last().unwrap()).unwrap();
     assert_eq!(evaluated["success"]["mean"], last["eval/success"], "{evaluated}");
+    // The cache may be gone by now.
+    let (cache, aside) = (scratch.path("runs/cache"), scratch.path("runs/aside"));
+    std::fs::rename(&cache, &aside).unwrap();
+    let again = scratch.burnish(&["eval", "found", "--json"]).succeeds().stdout();
+    assert_eq!(serde_json::from_str::<Value>(&again).unwrap()["success"], evaluated["success"]);
     scratch.burnish(&["rollout", "--from", "found", "--replay", "--eval"]).succeeds();
+    std::fs::rename(&aside, &cache).unwrap();
     let file = stage.join("strategy.toml");
     let given = ["eval", "found", "--strategy", file.to_str().unwrap(), "--json"];
     scratch.burnish(&given).succeeds();
