@@ -27,7 +27,8 @@ mod chance;
 
 use std::collections::BTreeSet;
 
-use burnish_core::{Message, Sampling, Task};
+use burnish_core::{Message, PolicyError, Sampling, Task};
+use burnish_episode::ContactError;
 use burnish_eval::bootstrap::{self, Interval};
 use burnish_reason::{
     Bench, Made, MakeKind, Maker, MakerError, Making, Outcome, STRATEGIES, StrategyConfig, TEACHER,
@@ -113,7 +114,7 @@ impl Part for Adas {
 
     fn check(&self) -> Result<(), SettingError> {
         let within = |error: SettingError| SettingError { key: format!("seeds.{}", error.key), ..error };
-        self.seeds.iter().try_for_each(|seed| seed.build().map(drop).map_err(within))?;
+        self.seeds.iter().try_for_each(|seed| asks_policy(seed).map_err(within))?;
         require("seeds", self.seeds.len() as f64, |count| count >= 1.0, "must not be empty")?;
         require("tokens_max", self.tokens_max.unwrap_or(1.0), |most| most > 0.0, "must be above 0")?;
         require(
@@ -180,8 +181,10 @@ impl Maker for Adas {
             let tasks: Vec<&Task> = bench.all().iter().map(|own| &own.task).collect();
             let (mut archive, mut failed) = (Vec::new(), Vec::new());
             for strategy in &self.seeds {
-                let strategy = strategy.clone().complete()?;
-                self.check_sampling(bench, &strategy)?;
+                let of_seed =
+                    |error: SettingError| SettingError { key: format!("seeds.{}", error.key), ..error };
+                let strategy = strategy.clone().complete().map_err(of_seed)?;
+                check_sampling(bench, &strategy).map_err(of_seed)?;
                 let proposal = Proposal { thought: String::new(), name: strategy.strategy.clone(), strategy };
                 let outcomes = bench.play(&proposal.strategy, &tasks).await?;
                 archive.push(member(0, proposal, &outcomes, bench.seed(BOOTSTRAP)));
@@ -232,6 +235,8 @@ impl Adas {
         before: Option<(Vec<Message>, String)>,
     ) -> Result<Said, MakerError> {
         let sampling = Sampling::at(self.meta_temperature, self.meta_tokens_max);
+        // What is too long to be mended is given up.
+        let before = before.filter(|(conversation, _)| !conversation.is_empty());
         let questions = match &before {
             Some((_, reason)) => vec![MEND.replace("{reason}", reason)],
             None => vec![proposal_prompt(archive, self.tokens_max)?, NOVELTY.into(), CORRECTNESS.into()],
@@ -239,7 +244,13 @@ impl Adas {
         let mut conversation = before.map(|(conversation, _)| conversation).unwrap_or_default();
         for question in questions {
             conversation.push(Message::user(question));
-            conversation.push(bench.ask(TEACHER, conversation.clone(), &sampling).await?);
+            let said = bench.ask(TEACHER, conversation.clone(), &sampling).await;
+            if let Err(MakerError::Contact(ContactError::Policy(PolicyError::PromptTooLong { .. }))) = said {
+                let proposal =
+                    Err("the conversation no longer fits the context of the meta agent".to_owned());
+                return Ok(Said { conversation: Vec::new(), proposal });
+            }
+            conversation.push(said?);
         }
         let text = conversation.last().map(|last| last.content.as_str()).unwrap_or_default();
         let object = text.find('{').zip(text.rfind('}')).and_then(|(from, to)| text.get(from..=to));
@@ -267,7 +278,7 @@ impl Adas {
             Err(reason) => return Ok(Err(reason)),
         };
         let complete = proposal.strategy.complete();
-        proposal.strategy = match complete.and_then(|own| self.check_sampling(bench, &own).map(|()| own)) {
+        proposal.strategy = match complete.and_then(|own| check_sampling(bench, &own).map(|()| own)) {
             Ok(strategy) => strategy,
             Err(error) => return Ok(Err(error.to_string())),
         };
@@ -285,15 +296,20 @@ impl Adas {
             _ => Ok(member),
         })
     }
+}
 
-    /// Can episodes of the run be played by it?
-    fn check_sampling(&self, bench: &Bench<'_>, strategy: &StrategyConfig) -> Result<(), SettingError> {
-        let built = strategy.build()?;
-        if built.reward_model().is_some() {
-            return Err(SettingError::new("config.score.by", "must not be `reward_model`: none is there"));
-        }
-        built.check_sampling(bench.sampling())
+/// Is the policy the only one that a strategy asks?
+fn asks_policy(strategy: &StrategyConfig) -> Result<(), SettingError> {
+    match strategy.build()?.reward_model() {
+        Some(_) => Err(SettingError::new("config.score.by", "must not be `reward_model`: none is there")),
+        None => Ok(()),
     }
+}
+
+/// Can episodes of the run be played by it?
+fn check_sampling(bench: &Bench<'_>, strategy: &StrategyConfig) -> Result<(), SettingError> {
+    asks_policy(strategy)?;
+    strategy.build()?.check_sampling(bench.sampling())
 }
 
 fn member(generation: usize, proposal: Proposal, outcomes: &[Outcome], seed: u64) -> Member {

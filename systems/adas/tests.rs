@@ -168,6 +168,15 @@ fn a_proposal_that_is_never_mended_is_left_out() {
     let (finished, read) = asked(&adas, &[json!("a"), json!("b"), json!("c"), json!("d")]);
     let finished = finished.unwrap();
     assert_eq!((made(&finished).config["samples"].as_u64(), read.len()), (Some(2), 4));
+    // Where the conversation does not fit, the next try begins anew, and the search goes on.
+    let mut narrow = Script::new(|turn: &Turn| match turn.messages.len() {
+        1 => Ok(("well".to_owned(), StopReason::EndToken)),
+        _ => Err(PolicyError::PromptTooLong { tokens: 9, tokens_max: 8 }),
+    });
+    let finished =
+        left(&adas, MakeKind::Strategy, &tasks(), &Patience::default(), Some(&mut narrow)).unwrap();
+    let failed = finished.report.as_ref().unwrap()["failed"].as_array().unwrap().len();
+    assert_eq!((made(&finished).config["samples"].as_u64(), failed), (Some(2), 2));
     // Where the meta agent does not answer, nothing is made.
     assert!(asked(&adas, &[json!("a")]).0.unwrap_err().contains("nothing more to say"));
 }
@@ -201,6 +210,10 @@ fn settings_out_of_range_are_named() {
     for (config, key) in [
         (json!({ "seeds": [] }), "seeds"),
         (json!({ "seeds": [{ "strategy": "majorty" }] }), "seeds.strategy"),
+        (
+            json!({ "seeds": [{ "strategy": "best_of_n", "config": { "score": { "by": "reward_model", "path": "x" } } }] }),
+            "seeds.config.score.by",
+        ),
         (json!({ "tokens_max": 0 }), "tokens_max"),
         (json!({ "meta_temperature": -1 }), "meta_temperature"),
         (json!({ "meta_tokens_max": 0 }), "meta_tokens_max"),

@@ -110,6 +110,9 @@ impl Scaffold {
     /// If one can't be written.
     pub fn write(&self) -> Result<(), ScaffoldError> {
         for (path, text) in &self.files {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder).map_err(FileError::on("create directory", folder))?;
+            }
             write_atomic(path, text.as_bytes())?;
         }
         Ok(())
@@ -203,6 +206,15 @@ mod tests {
         assert!(texts[0].contains("id: \"new_one_2\""), "{}", texts[0]);
         assert!(texts[1].contains("pub mod new_one_2;\n") && texts[1].contains("    new_one_2::SYSTEM,\n"));
         assert!(matches!(Scaffold::system(&root(), "skpo"), Err(ScaffoldError::Exists(_))));
+
+        // It makes the folder that it needs.
+        let elsewhere = std::env::temp_dir().join(format!("burnish-scaffold-{}", std::process::id()));
+        std::fs::create_dir_all(elsewhere.join("systems")).unwrap();
+        std::fs::copy(root().join("systems/lib.rs"), elsewhere.join("systems/lib.rs")).unwrap();
+        Scaffold::system(&elsewhere, "new_one_2").unwrap().write().unwrap();
+        let card = std::fs::read_to_string(elsewhere.join("systems/new_one_2/mod.rs")).unwrap();
+        std::fs::remove_dir_all(&elsewhere).unwrap();
+        assert!(card.contains("id: \"new_one_2\""));
     }
 
     #[test]

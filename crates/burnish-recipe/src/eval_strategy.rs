@@ -57,14 +57,15 @@ impl StrategySection {
 
 /// Checks `eval.strategy`, and writes all of its settings out.
 pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
-    let Some(strategy) = &recipe.eval.strategy else { return Ok(()) };
+    let is_given = rounds::gives(recipe, StageUse::Strategy);
     let wrong = |key: &str, rule: &str| Err(source.error(&format!("eval.{key}"), rule.to_owned()));
     for (key, is_set) in [("draft", recipe.eval.draft), ("cycle", recipe.eval.cycle)] {
-        if is_set {
+        if is_set && (is_given || recipe.eval.strategy.is_some()) {
             return wrong(key, "can't be combined with `eval.strategy`");
         }
     }
-    let is_made = strategy.from.is_some() || rounds::gives(recipe, StageUse::Strategy);
+    let Some(strategy) = &recipe.eval.strategy else { return Ok(()) };
+    let is_made = is_given || strategy.from.is_some();
     let Some(named) = strategy.named() else {
         return match (is_made, &strategy.config) {
             (_, Some(_)) => {

@@ -158,6 +158,12 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
         ),
         ("env", !recipe.env.is_absent(), "is needed: `[make]` plays its tasks"),
         (
+            "reward",
+            make.kind != MakeKind::Strategy
+                || (recipe.reward.model.is_none() && recipe.reward.goal.is_none()),
+            "can't have a `model` or a `goal` here: the function plays episodes that only their environment judges",
+        ),
+        (
             "make.every",
             make.every.is_none() || recipe.train.method == Method::Grpo,
             "has no use: a run that learns nothing plays no tasks that join it; set `train.method = \"grpo\"`",

@@ -53,27 +53,29 @@ pub fn summarise(recipe: &Recipe, tasks: &[Task], episodes: &[Episode]) -> Summa
 /// If episodes can't be played.
 pub(crate) fn evaluate(recipe: &Recipe, learner: &Learner, set: &EvalSet) -> Result<Evaluation, RunError> {
     let mut sampler = learner.sampler(recipe.rollout.limits())?;
-    let episodes = play(recipe, sampler.policy(), set, 0..set.tasks.len())?;
+    let strategy = strategy_of(recipe)?;
+    let episodes = play(recipe, sampler.policy(), set, 0..set.tasks.len(), strategy.as_ref())?;
     sampler.finish()?;
     let summary = summarise(recipe, &set.tasks, &episodes);
     Ok(Evaluation { episodes, summary })
 }
 
-/// Plays some tasks of a set, task by task, by `eval.strategy` where the recipe has one. The episodes of a task do not depend on
+/// Plays some tasks of a set, task by task, plainly or by a strategy ([`strategy_of`]). The episodes of a task do not depend on
 /// which other tasks are played.
 ///
 /// # Errors
-/// If episodes can't be played, or the strategy is not made yet.
+/// If episodes can't be played.
 pub(crate) fn play(
     recipe: &Recipe,
     policy: &mut dyn Policy,
     set: &EvalSet,
     tasks: Range<usize>,
+    strategy: Option<&Arc<dyn Strategy>>,
 ) -> Result<Vec<Episode>, RunError> {
-    let Some(strategy) = strategy_of(recipe)? else { return play_by(recipe, policy, set, tasks, None) };
-    let checked = Strategist::new(&mut *policy, Arc::clone(&strategy)).check(&set.sampling);
+    let Some(strategy) = strategy else { return play_by(recipe, policy, set, tasks, None) };
+    let checked = Strategist::new(&mut *policy, Arc::clone(strategy)).check(&set.sampling);
     checked.map_err(of_strategy)?;
-    let (program, nobody) = (Player::new(strategy, Vec::new()), Partners::default());
+    let (program, nobody) = (Player::new(Arc::clone(strategy), Vec::new()), Partners::default());
     play_by(recipe, policy, set, tasks, Some(Playing { program: &program, others: &nobody }))
 }
 
@@ -86,8 +88,15 @@ fn of_strategy(error: SettingError) -> RunError {
 /// # Errors
 /// If it is not made yet, or can't play them.
 pub(crate) fn strategy_of(recipe: &Recipe) -> Result<Option<Arc<dyn Strategy>>, RunError> {
-    let config = strategy_config(recipe)?;
-    config.map(|config| config.build().map_err(of_strategy)).transpose()
+    strategy_config(recipe)?.map(|config| built(&config)).transpose()
+}
+
+/// The strategy with these settings.
+///
+/// # Errors
+/// If one of them is wrong.
+pub(crate) fn built(config: &StrategyConfig) -> Result<Arc<dyn Strategy>, RunError> {
+    config.build().map_err(of_strategy)
 }
 
 /// Its settings.

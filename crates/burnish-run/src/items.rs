@@ -20,7 +20,7 @@ use crate::RunError;
 use crate::asked::Asked;
 use crate::controllers;
 use crate::eval_set::EvalSet;
-use crate::evaluate::{play, strategy_config, summarise};
+use crate::evaluate::{built, play, strategy_config, summarise};
 use crate::inspect::{Player, Target};
 use crate::records::{Finished, Item, PolicySettings, Records, unwritable};
 use crate::tasks::Tasks;
@@ -209,8 +209,9 @@ impl Target {
         // Load the policy first: if it can't be used, nothing is written.
         let Asked { mut policy, .. } = self.opened(&tasks, set, watch)?;
         let strategy = strategy_config(recipe)?;
-        let strategy = strategy.map(serde_json::to_value).transpose().map_err(unwritable)?;
-        let settings = || settings(self, set, size, strategy.clone());
+        let named = strategy.as_ref().map(serde_json::to_value).transpose().map_err(unwritable)?;
+        let strategy = strategy.map(|strategy| built(&strategy)).transpose()?;
+        let settings = || settings(self, set, size, named.clone());
         let (mut file, kept) = Records::open(out, settings, &ids, &ends)?;
         let begin = kept.len();
         if begin > 0 {
@@ -225,7 +226,7 @@ impl Target {
                 return Ok(Evaluated::Interrupted { done: chunk.start, items: ids.len() });
             }
             let end = chunk.end;
-            let episodes = play(recipe, &mut *policy, set, chunk.clone())?;
+            let episodes = play(recipe, &mut *policy, set, chunk.clone(), strategy.as_ref())?;
             played.tokens += episodes.iter().map(Episode::sampled_tokens).sum::<usize>();
             match &mut file {
                 // Summarise the stored records, so that the result does not depend on which process played them.

@@ -30,6 +30,8 @@ pub(crate) struct Tasks {
     pub(crate) held_out: usize,
     /// Who has to do with episodes besides the trained policy.
     pub(crate) others: Rc<Others>,
+    /// Training tasks that were left out because they overlap with what is evaluated.
+    overlapping: BTreeSet<TaskId>,
     /// The step after which training tasks were last added; 0 before that.
     grown: u64,
 }
@@ -48,6 +50,7 @@ impl Tasks {
                 evaluations,
                 held_out: 0,
                 others: Rc::default(),
+                overlapping: BTreeSet::new(),
                 grown: 0,
             });
         }
@@ -116,7 +119,29 @@ impl Tasks {
             }
         }
         let train_generator = Some(train_generator);
-        Ok(Tasks { train_generator, train, evaluations, held_out, others: Rc::default(), grown: 0 })
+        let (others, overlapping) = (Rc::default(), BTreeSet::new());
+        Ok(Tasks { train_generator, train, evaluations, held_out, others, overlapping, grown: 0 })
+    }
+
+    /// Leaves out the training tasks that `leave_out` removes, for good: no function gives them back.
+    ///
+    /// # Errors
+    /// As `leave_out`.
+    pub(crate) fn leave_out<T>(
+        &mut self,
+        leave_out: impl FnOnce(&dyn Generator, &mut Vec<Task>) -> Result<Option<T>, RunError>,
+    ) -> Result<Option<T>, RunError> {
+        let Some(generator) = self.train_generator.as_deref() else { return Ok(None) };
+        let before: BTreeSet<TaskId> = self.train.iter().map(|task| task.id.clone()).collect();
+        let done = leave_out(generator, &mut self.train)?;
+        let left = different(&self.train);
+        self.overlapping = before.into_iter().filter(|id| !left.contains(id)).collect();
+        Ok(done)
+    }
+
+    /// The tasks that are never trained on: those of all evaluations, and those that overlap with them.
+    pub(crate) fn never_trained(&self) -> BTreeSet<&TaskId> {
+        self.held_out_ids().into_iter().chain(&self.overlapping).collect()
     }
 
     /// Adds training tasks after `step`. From then on, passes over all of them begin anew.
@@ -166,11 +191,6 @@ impl Tasks {
         let missing =
             || RunError::Refused("env.id: the recipe has no environment, so nothing can be played".into());
         self.train_generator.as_deref().ok_or_else(missing)
-    }
-
-    /// The training tasks, to be left out, with what plays and draws them; none where nothing is played.
-    pub(crate) fn train_mut(&mut self) -> Option<(&dyn Generator, &mut Vec<Task>)> {
-        Some((self.train_generator.as_deref()?, &mut self.train))
     }
 
     /// What the main evaluation plays; none where nothing is played.

@@ -140,8 +140,8 @@ impl Run {
             here.policy.engine = Engine::of_recipe(&recipe, dir.path())?;
         }
         let every = recipe.make.as_ref().and_then(|make| make.every);
-        let growth =
-            every.map(|every| Growth::open(dir.path().join(run_dir::GROWN), every, step, &mut tasks));
+        let (path, is_over) = (dir.path().join(run_dir::GROWN), step >= recipe.train.max_steps);
+        let growth = every.map(|every| Growth::open(path, every, (step, is_over), &mut tasks));
         Ok(Run {
             growth: growth.transpose()?,
             reports: Reports::new(Session::new(step, learner.device())),
@@ -296,8 +296,9 @@ impl Run {
         let (recipe, learner, journal) = (&self.recipe, &self.learner, &self.journal);
         let (from, steps, dir) = (growth.last + 1, self.step, self.dir.path());
         let over = Over { recipe, tasks: &self.tasks, learner, journal, from, steps, dir };
-        let made = making::tasks(&over, make, &maker)?;
-        let note = format!("{} tasks join the {} that the run has", made.len(), self.tasks.train.len());
+        let made = making::grown(&over, make, &maker)?;
+        let (more, known) = (made.tasks.len(), self.tasks.train.len());
+        let note = format!("{more} tasks join the {known} that the run has");
         watch.event(Event::Note(note));
         growth.join(self.step, made, &mut self.tasks)
     }
@@ -310,9 +311,12 @@ impl Run {
         let (journal, steps, dir) = (&self.journal, self.step, self.dir.path());
         let over = Over { recipe, tasks, learner, journal, from: 1, steps, dir };
         let made = match (make.maker(), &self.growth) {
-            // That is no reason to fail: the run has learned.
-            (Some(_), Some(growth)) if growth.joined().is_empty() => return Ok(()),
-            (Some(maker), Some(growth)) => making::write_grown(&over, make, &maker, growth.joined())?,
+            (Some(maker), Some(growth)) => {
+                let Some(made) = making::write_grown(&over, make, &maker, growth.grown())? else {
+                    return Ok(());
+                };
+                made
+            }
             (Some(maker), None) => making::make(&over, make, &maker)?,
             (None, _) => artefact::make(recipe, make, tasks.generator()?, journal, steps, dir)?,
         };
@@ -595,11 +599,11 @@ impl Parts {
         let mut held_out = if has_rows { Corpus::held_out(recipe)? } else { None };
         let against = decontaminate::of_evaluation(recipe, &tasks, held_out.as_ref())?;
         let (corpus, overlap) = if plays {
-            let overlap = match (&against, tasks.train_mut()) {
-                (Some(overlap), Some((generator, train))) => {
-                    decontaminate::of_tasks(recipe, overlap, generator, train)?
-                }
-                _ => None,
+            let overlap = match &against {
+                Some(overlap) => tasks.leave_out(|generator, train| {
+                    decontaminate::of_tasks(recipe, overlap, generator, train)
+                })?,
+                None => None,
             };
             (Corpus::default(), overlap)
         } else if !has_rows {

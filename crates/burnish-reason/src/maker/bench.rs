@@ -46,7 +46,7 @@ pub trait World {
 
 /// What functions were told, kept while the artefact is not complete. So a run that was killed asks nothing twice.
 pub trait Ledger {
-    /// The answer to contact number `number` of a function, if it asked `question` there.
+    /// The answer to question number `number` of a function, if it was `question`.
     fn told(&self, function: &str, number: u64, question: &str) -> Option<Value>;
 
     /// Keeps an answer.
@@ -160,12 +160,9 @@ impl<'a> Bench<'a> {
         sampling: &Sampling,
     ) -> Result<Vec<Message>, MakerError> {
         let who = self.called(who)?;
-        let question = (who, conversations, sampling);
-        self.contact(&question, async |handle| {
-            let said = handle.all(conversations.len() as u32, |at, handle| async move {
-                ask(&handle, who, conversations[at as usize].clone(), sampling).await
-            });
-            Ok(said.await.into_iter().collect::<Result<_, _>>()?)
+        let questions: Vec<_> = conversations.iter().map(|messages| (who, messages, sampling)).collect();
+        self.contacts(&questions, usize::MAX, async |handle, (who, messages, sampling)| {
+            Ok(ask(&handle, who, messages.clone(), sampling).await?)
         })
         .await
     }
@@ -187,39 +184,52 @@ impl<'a> Bench<'a> {
     /// If an episode can't be played.
     pub async fn play(&self, strategy: &StrategyConfig, tasks: &[&Task]) -> Result<Vec<Outcome>, MakerError> {
         let world = self.shop.world;
-        let mut outcomes = Vec::with_capacity(tasks.len());
-        for tasks in tasks.chunks(world.at_once().max(1)) {
-            let question = (strategy, tasks);
-            let played = self.contact(&question, async |handle| {
-                let played = handle
-                    .all(tasks.len() as u32, |at, handle| world.play(handle, tasks[at as usize], strategy));
-                let played: Result<Vec<Outcome>, String> = played.await.into_iter().collect();
-                played.map_err(MakerError::Environment)
-            });
-            outcomes.extend(played.await?);
-        }
-        Ok(outcomes)
+        let questions: Vec<_> = tasks.iter().map(|task| (strategy, *task)).collect();
+        self.contacts(&questions, world.at_once(), async |handle, (strategy, task)| {
+            world.play(handle, task, strategy).await.map_err(MakerError::Environment)
+        })
+        .await
     }
 
-    /// The answer to a question: from the ledger, or else from `answer`, whose branch depends only on how many contacts there were.
-    async fn contact<T: Serialize + DeserializeOwned>(
+    /// The answers to questions that are asked side by side, `at_once` at a time: from the ledger, or else from `answer`. A
+    /// question's branch depends only on its number and on how many contacts there were before.
+    async fn contacts<Q: Serialize + Copy, T: Serialize + DeserializeOwned>(
         &self,
-        question: &impl Serialize,
-        answer: impl AsyncFnOnce(Handle) -> Result<T, MakerError>,
+        questions: &[Q],
+        at_once: usize,
+        answer: impl AsyncFn(Handle, Q) -> Result<T, MakerError>,
+    ) -> Result<Vec<T>, MakerError> {
+        let contact = self.contacts.replace(self.contacts.get() + 1);
+        let mut answers = Vec::with_capacity(questions.len());
+        for first in (0..questions.len()).step_by(at_once.max(1)) {
+            let count = (questions.len() - first).min(at_once.max(1));
+            let told = self.handle.all(count as u32, |at, _| {
+                let number = first as u32 + at;
+                self.contact((contact, number), questions[number as usize], &answer)
+            });
+            answers.extend(told.await.into_iter().collect::<Result<Vec<T>, MakerError>>()?);
+        }
+        Ok(answers)
+    }
+
+    async fn contact<Q: Serialize + Copy, T: Serialize + DeserializeOwned>(
+        &self,
+        (contact, number): (u32, u32),
+        question: Q,
+        answer: &impl AsyncFn(Handle, Q) -> Result<T, MakerError>,
     ) -> Result<T, MakerError> {
-        let number = self.contacts.replace(self.contacts.get() + 1);
         let unwritable = |error: serde_json::Error| MakerError::Environment(error.to_string());
-        let question = Rule::Xxh3.digest(json::text(question).map_err(unwritable)?.as_bytes());
-        let told = self.shop.ledger.told(self.name, number.into(), &question);
+        let asked = Rule::Xxh3.digest(json::text(&question).map_err(unwritable)?.as_bytes());
+        let (ledger, key) = (self.shop.ledger, u64::from(contact) << 32 | u64::from(number));
+        let told = ledger.told(self.name, key, &asked);
         if let Some(told) = told.and_then(|told| serde_json::from_value(told).ok()) {
             return Ok(told);
         }
-        let branch = self.handle.branch(number);
-        let told = answer(branch.clone()).await?;
+        let branch = self.handle.branch(contact).branch(number);
+        let told = answer(branch.clone(), question).await?;
         branch.forget();
         let value = serde_json::to_value(&told).map_err(unwritable)?;
-        let kept = self.shop.ledger.keep(self.name, number.into(), &question, value);
-        kept.map_err(MakerError::Environment)?;
+        ledger.keep(self.name, key, &asked, value).map_err(MakerError::Environment)?;
         Ok(told)
     }
 

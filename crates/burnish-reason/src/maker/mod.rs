@@ -205,8 +205,8 @@ mod tests {
         }
     }
 
-    /// Its tasks are called by the seed that drew them; answers are right that say `yes`.
-    struct Names;
+    /// Its tasks are called by the seed that drew them; answers are right that say `yes`. Plays so many episodes at once.
+    struct Names(usize);
 
     impl World for Names {
         fn fresh(&self, seed: u64, skip: usize, count: usize) -> Result<Vec<Task>, String> {
@@ -238,21 +238,25 @@ mod tests {
         }
 
         fn at_once(&self) -> usize {
-            2
+            self.0
         }
     }
 
     /// Keeps answers as lines of a file would.
     #[derive(Default)]
-    struct Lines(RefCell<BTreeMap<(String, u64, String), Value>>);
+    struct Lines {
+        told: RefCell<BTreeMap<(String, u64, String), Value>>,
+        /// Episodes at once.
+        at_once: usize,
+    }
 
     impl Ledger for Lines {
         fn told(&self, function: &str, number: u64, question: &str) -> Option<Value> {
-            self.0.borrow().get(&(function.to_owned(), number, question.to_owned())).cloned()
+            self.told.borrow().get(&(function.to_owned(), number, question.to_owned())).cloned()
         }
 
         fn keep(&self, function: &str, number: u64, question: &str, answer: Value) -> Result<(), String> {
-            self.0.borrow_mut().insert((function.to_owned(), number, question.to_owned()), answer);
+            self.told.borrow_mut().insert((function.to_owned(), number, question.to_owned()), answer);
             Ok(())
         }
     }
@@ -275,7 +279,8 @@ mod tests {
         function: impl AsyncFn(&Bench<'_>) -> Result<(), MakerError>,
     ) -> Result<(Finished, usize), String> {
         let sampling = Sampling::greedy(4);
-        let shop = Shop { world: &Names, ledger: lines, kind, sampling: &sampling, has_teacher };
+        let world = Names(lines.at_once);
+        let shop = Shop { world: &world, ledger: lines, kind, sampling: &sampling, has_teacher };
         let outcome = |success| Outcome { answers: Vec::new(), success, reward: 1.0, tokens: 2 };
         let own = [Played { task: task("own"), episodes: [false, true].map(outcome).into() }];
         let address = Address { task: 3, ..Address::new(7, Purpose::Perturb) };
@@ -340,22 +345,21 @@ mod tests {
             bench.report(json!(said));
             Ok(())
         };
-        let lines = Lines::default();
+        let lines = Lines { at_once: 2, ..Lines::default() };
         let (whole, asked) = on_bench_with(&lines, MakeKind::Rows, false, function).unwrap();
-        assert_eq!(
-            (asked, lines.0.borrow().len()),
-            (5, 4),
-            "three episodes, of which two are played at once"
-        );
+        assert_eq!((asked, lines.told.borrow().len()), (5, 5), "each episode is kept by itself");
+        let wide = Lines { at_once: 9, ..Lines::default() };
+        assert_eq!(on_bench_with(&wide, MakeKind::Rows, false, function).unwrap(), (whole.clone(), 5));
+        assert_eq!(*wide.told.borrow(), *lines.told.borrow(), "whatever is played at once");
         // Everything is known; then all but the first answer; then nothing, since another question was asked there.
         assert_eq!(on_bench_with(&lines, MakeKind::Rows, false, function).unwrap(), (whole.clone(), 0));
-        lines.0.borrow_mut().retain(|(_, number, _), _| *number == 0);
+        lines.told.borrow_mut().retain(|(_, number, _), _| *number == 0);
         assert_eq!(on_bench_with(&lines, MakeKind::Rows, false, function).unwrap(), (whole.clone(), 4));
-        let known = std::mem::take(&mut *lines.0.borrow_mut());
+        let known = std::mem::take(&mut *lines.told.borrow_mut());
         let moved = known
             .into_iter()
-            .map(|((name, number, question), answer)| ((name, number + 1, question), answer));
-        lines.0.borrow_mut().extend(moved);
+            .map(|((name, number, question), answer)| ((name, number + (1 << 32), question), answer));
+        lines.told.borrow_mut().extend(moved);
         assert_eq!(on_bench_with(&lines, MakeKind::Rows, false, function).unwrap(), (whole, 5));
     }
 

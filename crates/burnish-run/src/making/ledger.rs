@@ -117,19 +117,6 @@ impl Log {
         }
         Ok(())
     }
-
-    /// Removes the file: the artefact is complete.
-    ///
-    /// # Errors
-    /// If it is there, and can't be removed.
-    pub(super) fn remove(self) -> Result<(), RunError> {
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(FileError::on("remove", &self.path)(error).into())
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Ledger for Log {

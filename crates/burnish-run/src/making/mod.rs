@@ -15,6 +15,7 @@ mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -25,17 +26,20 @@ use burnish_env::rollout::{Partners, SeedPlace, with_cast};
 use burnish_episode::{Known, Started, Threads, run_at_most};
 use burnish_reason::{Bench, Finished, Maker, Outcome, Played, Shop, TEACHER};
 use burnish_recipe::{InPlace, MakeSection, Recipe};
-use burnish_rundir::files::{file_digest, write_atomic};
+use burnish_rundir::files::{FileError, file_digest, write_atomic};
 use burnish_rundir::journal::{EpisodeKind, Journal};
 use burnish_rundir::run_dir;
 use burnish_systems::MakerConfig;
 use burnish_tensor::Device;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::RunError;
 use crate::artefact::{Artefact, Lineage, file_name, listed, write_lineage};
 use crate::asked::Asked;
 use crate::learner::Learner;
+use crate::model_files::policy_digests;
+use crate::model_path::locate;
 use crate::seeds::Draws;
 use crate::tasks::Tasks;
 use field::Field;
@@ -69,12 +73,12 @@ pub(crate) struct Over<'a> {
 /// what those of other tasks have made, stays.
 pub(crate) fn make(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> Result<Artefact, RunError> {
     let Over { recipe, dir, .. } = *run;
-    let own = named(run, make, config);
+    let own = named(run, make, config)?;
     let file = dir.join(file_name(make.kind));
     if let Some(count) = made_before(&file, &own) {
         return Ok(Artefact { file, summary: format!("{count} {}, as before", make.kind.name()) });
     }
-    let Carried { written, finished, left_out, tasks, chosen, episodes, is_over_all, log } =
+    let Carried { written, finished, left_out, tasks, chosen, episodes, is_over_all } =
         carried(run, make, config, &own)?;
     if written.count == 0 {
         return Err(RunError::Refused(format!(
@@ -99,7 +103,7 @@ pub(crate) fn make(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> 
     let count = written.count;
     let lineage = Lineage { tasks, episodes, left_out: &left_out, count, program: Some(program) };
     write_lineage(recipe, make, &lineage, &file)?;
-    log.remove()?;
+    remove_if_there(&dir.join(run_dir::MAKING))?;
     let (kind, id) = (make.kind.name(), &config.program);
     let summary = match is_over_all {
         true => format!("{count} {kind} by `{id}`, run over {chosen} of {tasks} tasks"),
@@ -112,36 +116,58 @@ pub(crate) fn make(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> 
     Ok(Artefact { file, summary })
 }
 
-/// What the function `config` makes of some steps, as tasks that the run does not know.
+/// What a function made of some steps for the run itself.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Grown {
+    /// Tasks that the run did not know.
+    pub(crate) tasks: Vec<Task>,
+    /// What the functions found out ([`Bench::report`]).
+    pub(crate) reports: Vec<Value>,
+}
+
+/// What the function `config` makes of some steps for the run itself. What it was told stays on the log, for a run that is resumed
+/// from before.
 ///
 /// # Errors
 /// As [`make`], except that it may make nothing.
-pub(crate) fn tasks(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> Result<Vec<Task>, RunError> {
-    let Carried { written, log, .. } = carried(run, make, config, &named(run, make, config))?;
-    log.remove()?;
+pub(crate) fn grown(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> Result<Grown, RunError> {
+    let Carried { written, finished, .. } = carried(run, make, config, &named(run, make, config)?)?;
     let known: BTreeSet<&TaskId> = run.tasks.train.iter().map(|task| &task.id).collect();
-    Ok(written.tasks.into_iter().filter(|task| !known.contains(&task.id)).collect())
+    let tasks = written.tasks.into_iter().filter(|task| !known.contains(&task.id)).collect();
+    Ok(Grown { tasks, reports: finished.into_iter().filter_map(|own| own.report).collect() })
 }
 
-/// Writes the artefact of a run whose tasks grew: everything that joined.
+/// Writes the artefact of a run whose tasks grew: everything that joined. There is none if nothing did, which is no reason to fail:
+/// the run has learned.
 ///
 /// # Errors
-/// If the journal can't be read, or a file can't be written.
+/// If the journal can't be read, or a file can't be written or removed.
 pub(crate) fn write_grown(
     run: &Over<'_>,
     make: &MakeSection,
     config: &MakerConfig,
-    joined: &[Task],
-) -> Result<Artefact, RunError> {
-    let (file, count, id) = (run.dir.join(file_name(make.kind)), joined.len(), &config.program);
-    let lines: String = joined.iter().map(|task| json::line(&json!(task)) + "\n").collect();
+    grown: &Grown,
+) -> Result<Option<Artefact>, RunError> {
+    let (file, count, id) = (run.dir.join(file_name(make.kind)), grown.tasks.len(), &config.program);
+    remove_if_there(&run.dir.join(run_dir::MAKING))?;
+    if count == 0 {
+        // Of a run with fewer steps than it has now.
+        remove_if_there(&file.with_file_name(run_dir::MADE))?;
+        remove_if_there(&file)?;
+        return Ok(None);
+    }
+    let lines: String = grown.tasks.iter().map(|task| json::line(&json!(task)) + "\n").collect();
     write_atomic(&file, lines.as_bytes())?;
     let (played, left_out) = played(run.journal, run.from..=run.steps)?;
     let (tasks, episodes) = (played.len(), episodes_of(&played, &left_out));
-    let program = json!({ "id": id, "config": config.config, "teacher": make.teacher, "every": make.every });
+    let mut program =
+        json!({ "id": id, "config": config.config, "teacher": make.teacher, "every": make.every });
+    if !grown.reports.is_empty() {
+        program["reports"] = json!(grown.reports);
+    }
     let lineage = Lineage { tasks, episodes, left_out: &left_out, count, program: Some(program) };
     write_lineage(run.recipe, make, &lineage, &file)?;
-    Ok(Artefact { file, summary: format!("{count} tasks by `{id}`, which joined the run's own") })
+    Ok(Some(Artefact { file, summary: format!("{count} tasks by `{id}`, which joined the run's own") }))
 }
 
 /// The number of episodes that were played, judged or not.
@@ -150,13 +176,18 @@ fn episodes_of(played: &[Played], left_out: &LeftOut) -> usize {
     judged + left_out.get(NOT_JUDGED).unwrap_or(&0)
 }
 
-/// Digest of everything that decides what is made, apart from the episodes.
-fn named(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> String {
-    let program = json!({ "id": config.program, "config": config.config, "teacher": make.teacher });
+/// Digest of everything that decides what is made, apart from the episodes: of a teacher, who it is, and not how it is asked.
+fn named(run: &Over<'_>, make: &MakeSection, config: &MakerConfig) -> Result<String, RunError> {
+    let teacher = match &make.teacher {
+        Some(InPlace::Endpoint(endpoint)) => json!({ "url": endpoint.url, "model": endpoint.model }),
+        Some(InPlace::Model(path)) => json!(policy_digests(&locate(path)?.dir)?),
+        None => Value::Null,
+    };
+    let program = json!({ "id": config.program, "config": config.config, "teacher": teacher });
     let (seed, steps) = (run.recipe.run.seed, run.steps);
     let whole =
         json!({ "program": program, "kind": make.kind, "seed": seed, "from": run.from, "steps": steps });
-    digest(json::line(&whole).as_bytes())
+    Ok(digest(json::line(&whole).as_bytes()))
 }
 
 /// Functions that are over.
@@ -169,7 +200,6 @@ struct Carried {
     chosen: usize,
     episodes: usize,
     is_over_all: bool,
-    log: Log,
 }
 
 /// Runs the functions. `own` identifies them on the log.
@@ -179,7 +209,7 @@ fn carried(run: &Over<'_>, make: &MakeSection, config: &MakerConfig, own: &str) 
     let (played, mut left_out) = played(journal, from..=steps)?;
     let (count, episodes) = (played.len(), episodes_of(&played, &left_out));
     let known: BTreeSet<&TaskId> =
-        tasks.train.iter().map(|task| &task.id).chain(tasks.held_out_ids()).collect();
+        tasks.train.iter().map(|task| &task.id).chain(tasks.never_trained()).collect();
     let place = Draws::Making.place(recipe.run.seed, from - 1, 0);
     let field = Field::new(recipe, tasks, &known, place, count)?;
     let is_for = |own: &Played| {
@@ -208,17 +238,17 @@ fn carried(run: &Over<'_>, make: &MakeSection, config: &MakerConfig, own: &str) 
     let finished = work.carry_out(sampler.policy(), teacher.as_deref_mut(), &log)?;
     sampler.finish()?;
     let written =
-        Written::of(&functions, &finished, field.environment(), &tasks.held_out_ids(), &mut left_out)?;
-    Ok(Carried {
-        written,
-        finished,
-        left_out,
-        tasks: count,
-        chosen: chosen.len(),
-        episodes,
-        is_over_all,
-        log,
-    })
+        Written::of(&functions, &finished, field.environment(), &tasks.never_trained(), &mut left_out)?;
+    Ok(Carried { written, finished, left_out, tasks: count, chosen: chosen.len(), episodes, is_over_all })
+}
+
+fn remove_if_there(path: &Path) -> Result<(), RunError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(FileError::on("remove", path)(error).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The number of things made, if the artefact is there already: a run that is over may be resumed.
@@ -479,7 +509,7 @@ mod tests {
         let before = key(&(0, &played)).unwrap();
         played[0].episodes[0].success = false;
         assert_ne!(key(&(0, &played)).unwrap(), before);
-        log(dir.path()).remove().unwrap();
+        remove_if_there(&dir.path().join(run_dir::MAKING)).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
@@ -562,8 +592,12 @@ mod tests {
                     [env]\nid = \"chains\"\ntasks = 40\n\
                     config = { steps = { min = 1, max = 1 }, values = { min = 1, max = 3 } }\n";
         let recipe = Recipe::resolve(&Source::parse("r.toml", text, &[]).unwrap()).unwrap();
-        let tasks = Tasks::make(&recipe, true).unwrap();
-        let held_out = tasks.held_out_ids();
+        let mut tasks = Tasks::make(&recipe, true).unwrap();
+        // Some overlap with what is evaluated.
+        let overlapping: BTreeSet<TaskId> = tasks.train.iter().skip(20).map(|task| task.id.clone()).collect();
+        tasks.leave_out(|_, train| Ok(Some(train.truncate(20)))).unwrap();
+        let held_out = tasks.never_trained();
+        assert!(overlapping.iter().filter(|id| held_out.contains(id)).count() > 4);
         let known = held_out.iter().copied().chain(tasks.train.iter().take(4).map(|task| &task.id)).collect();
         let (generator, place) = (tasks.generator().unwrap(), Draws::Making.place(1, 0, 0));
         let field = Field::new(&recipe, &tasks, &known, place, 4).unwrap();

@@ -112,7 +112,7 @@ impl Target {
         let mut under = |intervention| {
             set.sampling.latent = Some(Latent { intervention, ..rule.clone() });
             let mut sampler = policy.sampler(0, self.recipe().rollout.limits());
-            play(self.recipe(), &mut sampler, set, 0..count)
+            play(self.recipe(), &mut sampler, set, 0..count, None)
         };
         let plain = under(None)?;
         let others = Intervention::ALL.into_iter().map(|other| Ok((other.name(), under(Some(other))?)));

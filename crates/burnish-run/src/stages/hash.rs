@@ -23,7 +23,7 @@ const FORMAT: u32 = 1;
 /// held out.
 const IDLE: [(&str, &[&str]); 9] = [
     ("run", &["dir", "cache", "threads"]),
-    ("eval", &["every", "strategy"]),
+    ("eval", &["every"]),
     ("train", &["unscored_steps_max"]),
     ("policy", &["path", "from", "chat_template"]),
     ("teacher", &["path", "from"]),
@@ -76,6 +76,14 @@ pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
         // A file counts by its content, or by the hash of the recipe that makes it.
         tasks.clear();
     }
+    // Evaluations decide which weights a run ends with only where the best are kept, or steps end when they get no better.
+    let chooses = recipe.checkpoint.best.is_some() || recipe.train.patience.is_some();
+    if let Some(Value::Object(eval)) = value.get_mut("eval") {
+        match eval.get_mut("strategy") {
+            Some(Value::Object(strategy)) if chooses => drop(strategy.shift_remove("from")),
+            _ => drop(eval.shift_remove("strategy")),
+        }
+    }
     let mut models = BTreeMap::new();
     // A copy inside a run directory is identified by what it was made from.
     let path =
@@ -125,6 +133,10 @@ pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
         if let Some(hash) = of.made_by(recipe).and_then(|from| from.hash.as_ref()) {
             whole[key] = hash.as_str().into();
         }
+    }
+    let strategy = StageUse::Strategy.made_by(recipe).and_then(|from| from.hash.as_ref());
+    if let Some(hash) = strategy.filter(|_| chooses) {
+        whole["strategy"] = hash.as_str().into();
     }
     if let Some(weights) = weights {
         whole["weights"] = weights;

@@ -432,7 +432,14 @@ impl Stage {
         if matches!(self.of, StageUse::Rows | StageUse::Tasks | StageUse::Strategy) {
             let file = there.make.as_ref().map(|make| dir.join(artefact::file_name(make.kind)));
             let is_there = |file: &PathBuf| file.is_file();
-            let missing = || self.broken("its run is finished, but what it made is not there".into());
+            let grows = there.make.as_ref().is_some_and(|make| make.every.is_some());
+            let missing = || match grows {
+                true => RunError::Refused(format!(
+                    "make.program: its function made nothing while the run in `{}` went on: change `make.config`",
+                    dir.display()
+                )),
+                false => self.broken("its run is finished, but what it made is not there".into()),
+            };
             return file.filter(is_there).ok_or_else(missing).map(Some);
         }
         let best = dir.join(run_dir::BEST);

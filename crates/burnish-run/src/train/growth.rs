@@ -7,12 +7,13 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use burnish_core::{Task, json};
+use burnish_core::json;
 use burnish_rundir::files::{FileError, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use super::is_due;
 use crate::RunError;
+use crate::making::Grown;
 use crate::tasks::Tasks;
 
 /// The tasks that have joined a run.
@@ -21,34 +22,41 @@ pub(super) struct Growth {
     every: u64,
     /// The step after which tasks joined last; 0 before that.
     pub(super) last: u64,
-    joined: Vec<Task>,
+    all: Grown,
 }
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
 struct Line {
     step: u64,
-    tasks: Vec<Task>,
+    #[serde(flatten)]
+    grown: Grown,
 }
 
 impl Growth {
-    /// Of a run that goes on after `step`, and whose tasks may grow every `every` steps: gives `tasks` those that joined up to
-    /// then, and forgets later ones.
+    /// Of a run that goes on after `step`, unless it is over there, and whose tasks may grow every `every` steps: gives `tasks`
+    /// those that joined up to then, and forgets later ones.
     ///
     /// # Errors
     /// If the file can't be read or written.
-    pub(super) fn open(path: PathBuf, every: u64, step: u64, tasks: &mut Tasks) -> Result<Self, RunError> {
+    pub(super) fn open(
+        path: PathBuf,
+        every: u64,
+        (step, is_over): (u64, bool),
+        tasks: &mut Tasks,
+    ) -> Result<Self, RunError> {
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read.map_err(FileError::on("read", &path))?,
         };
-        let mut growth = Growth { path, every, last: 0, joined: Vec::new() };
+        let mut growth = Growth { path, every, last: 0, all: Grown::default() };
         let mut kept = String::new();
         for text in text.lines() {
-            // A line that was being written when the run was killed, and everything after it, comes again. So does what joined
-            // when a run ended that has more steps now.
+            // A line that was being written when the run was killed comes again, and so does what joined when a run ended that has
+            // more steps now.
             let Ok(line) = json::read::<Line>(text) else { break };
-            if line.step > step || !is_due(line.step, every) {
+            let is_end = is_over && line.step == step;
+            if line.step > step || !(is_end || is_due(line.step, every)) {
                 break;
             }
             kept += &(text.to_owned() + "\n");
@@ -65,12 +73,12 @@ impl Growth {
         step > self.last && (is_over || is_due(step, self.every))
     }
 
-    /// Lets `made` join `tasks` after `step`. When it returns, that is on the disk.
+    /// Lets `grown` join `tasks` after `step`. When it returns, that is on the disk.
     ///
     /// # Errors
     /// If the file can't be written.
-    pub(super) fn join(&mut self, step: u64, made: Vec<Task>, tasks: &mut Tasks) -> Result<(), RunError> {
-        let line = Line { step, tasks: made };
+    pub(super) fn join(&mut self, step: u64, grown: Grown, tasks: &mut Tasks) -> Result<(), RunError> {
+        let line = Line { step, grown };
         let text = json::text(&line).map_err(|error| RunError::Refused(format!("make.program: {error}")))?;
         let file = OpenOptions::new().append(true).create(true).open(&self.path);
         let write = file.and_then(|mut file| {
@@ -82,14 +90,15 @@ impl Growth {
         Ok(())
     }
 
-    fn add(&mut self, line: Line, tasks: &mut Tasks) {
-        self.last = line.step;
-        self.joined.extend(line.tasks.iter().cloned());
-        tasks.grow(line.step, line.tasks);
+    fn add(&mut self, Line { step, grown }: Line, tasks: &mut Tasks) {
+        self.last = step;
+        self.all.tasks.extend(grown.tasks.iter().cloned());
+        self.all.reports.extend(grown.reports);
+        tasks.grow(step, grown.tasks);
     }
 
-    /// All tasks that have joined, in their order.
-    pub(super) fn joined(&self) -> &[Task] {
-        &self.joined
+    /// Everything that has joined, in its order.
+    pub(super) fn grown(&self) -> &Grown {
+        &self.all
     }
 }
