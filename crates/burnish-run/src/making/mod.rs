@@ -364,6 +364,7 @@ mod tests {
     use std::io::Write;
 
     use burnish_core::{Message, PolicyError, Sampling, Script, StopReason, Turn, Verdict};
+    use burnish_env::Generator;
     use burnish_episode::{Handle, Waited};
     use burnish_reason::{Made, MakeKind, MakerError, Making, POLICY, StrategyConfig, World};
     use burnish_recipe::Source;
@@ -595,7 +596,11 @@ mod tests {
         let mut tasks = Tasks::make(&recipe, true).unwrap();
         // Some overlap with what is evaluated.
         let overlapping: BTreeSet<TaskId> = tasks.train.iter().skip(20).map(|task| task.id.clone()).collect();
-        tasks.leave_out(|_, train| Ok(Some(train.truncate(20)))).unwrap();
+        let first = |_: &dyn Generator, train: &mut Vec<Task>| {
+            train.truncate(20);
+            Ok(Some(20))
+        };
+        tasks.leave_out(first).unwrap();
         let held_out = tasks.never_trained();
         assert!(overlapping.iter().filter(|id| held_out.contains(id)).count() > 4);
         let known = held_out.iter().copied().chain(tasks.train.iter().take(4).map(|task| &task.id)).collect();
