@@ -78,7 +78,7 @@ pub(crate) fn batches(plan: &dyn RolloutPlan, group: &Group<'_>) -> Vec<Vec<Requ
         .0
 }
 
-/// A world without an environment, for [`World`]s of tests that need only some of it.
+/// Why a [`World`] of a test does not do what the test does not need.
 pub(crate) const NOWHERE: &str = "there is no environment";
 
 /// No earlier try has left anything.

@@ -140,7 +140,8 @@ impl Run {
             here.policy.engine = Engine::of_recipe(&recipe, dir.path())?;
         }
         let every = recipe.make.as_ref().and_then(|make| make.every);
-        let (path, is_over) = (dir.path().join(run_dir::GROWN), step >= recipe.train.max_steps);
+        let is_over = step >= recipe.train.max_steps || best.is_out_of_patience();
+        let path = dir.path().join(run_dir::GROWN);
         let growth = every.map(|every| Growth::open(path, every, (step, is_over), &mut tasks));
         Ok(Run {
             growth: growth.transpose()?,

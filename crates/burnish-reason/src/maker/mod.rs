@@ -350,7 +350,7 @@ mod tests {
         assert_eq!((asked, lines.told.borrow().len()), (5, 5), "each episode is kept by itself");
         let wide = Lines { at_once: 9, ..Lines::default() };
         assert_eq!(on_bench_with(&wide, MakeKind::Rows, false, function).unwrap(), (whole.clone(), 5));
-        assert_eq!(*wide.told.borrow(), *lines.told.borrow(), "whatever is played at once");
+        assert_eq!(*wide.told.borrow(), *lines.told.borrow(), "however many are played at once");
         // Everything is known; then all but the first answer; then nothing, since another question was asked there.
         assert_eq!(on_bench_with(&lines, MakeKind::Rows, false, function).unwrap(), (whole.clone(), 0));
         lines.told.borrow_mut().retain(|(_, number, _), _| *number == 0);

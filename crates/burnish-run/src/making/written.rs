@@ -56,13 +56,15 @@ impl Written {
                         let text = StrategySection::text_of(strategy).map_err(RunError::Recipe)?;
                         (text.clone(), text)
                     }
-                    Made::Row { .. } | Made::Pair { .. } => {
-                        let mut row = row_of(made);
-                        let identity = row.to_string();
-                        if let [own] = own {
-                            row["task_id"] = own.task.id.0.clone().into();
+                    Made::Row { messages, tools } => {
+                        let mut row = json!({ "messages": messages });
+                        if !tools.is_empty() {
+                            row["tools"] = openai::tools(tools);
                         }
-                        (identity, json::line(&row) + "\n")
+                        of_task(row, own)
+                    }
+                    Made::Pair { prompt, chosen, rejected } => {
+                        of_task(json!({ "prompt": prompt, "chosen": chosen, "rejected": rejected }), own)
                     }
                 };
                 if !known.insert(identity) {
@@ -81,14 +83,11 @@ impl Written {
     }
 }
 
-fn row_of(made: &Made) -> Value {
-    match made {
-        Made::Row { messages, tools } if tools.is_empty() => json!({ "messages": messages }),
-        Made::Row { messages, tools } => json!({ "messages": messages, "tools": openai::tools(tools) }),
-        Made::Pair { prompt, chosen, rejected } => {
-            json!({ "prompt": prompt, "chosen": chosen, "rejected": rejected })
-        }
-        Made::Task(task) => json!(task),
-        Made::Strategy(strategy) => json!(strategy),
+/// The identity of a row, by its content alone, and its line, which names the task if it was made of one.
+fn of_task(mut row: Value, own: &[Played]) -> (String, String) {
+    let identity = row.to_string();
+    if let [own] = own {
+        row["task_id"] = own.task.id.0.clone().into();
     }
+    (identity, json::line(&row) + "\n")
 }

@@ -225,9 +225,20 @@ max_steps = 3
             "checkpoint.keep=1",
             "eval.every=2",
             "train.unscored_steps_max=9",
+            VOTES,
         ] {
             assert_eq!(hash(&[idle]), plain, "{idle}");
         }
+        // Where evaluations choose the weights, it matters how they are played.
+        let best = "checkpoint.best=\"success\"";
+        assert_ne!(hash(&[VOTES, best]), hash(&[best]));
+        let from = |hash: &str| {
+            let mut recipe = read(&["eval.strategy.from={recipe=\"search.toml\", hash=\"aa\"}", best]);
+            let made = StageUse::Strategy.made_by_mut(&mut recipe).unwrap();
+            (made.hash, made.recipe) = (Some(hash.to_owned()), format!("{hash}.toml").into());
+            of(&recipe).unwrap()
+        };
+        assert_ne!(from("aa"), from("bb"));
         for decisive in [
             "run.seed=1",
             "train.max_steps=4",
@@ -241,6 +252,8 @@ max_steps = 3
             assert_ne!(hash(&[decisive]), plain, "{decisive}");
         }
     }
+
+    const VOTES: &str = "eval.strategy={strategy=\"majority\", config={samples=4, temperature=1.0}}";
 
     /// The hashes are those of version 0.1, so that existing caches stay valid.
     #[test]

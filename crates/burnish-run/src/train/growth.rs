@@ -45,10 +45,12 @@ impl Growth {
         (step, is_over): (u64, bool),
         tasks: &mut Tasks,
     ) -> Result<Self, RunError> {
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             read => read.map_err(FileError::on("read", &path))?,
         };
+        // The last line may end within a character.
+        let text = String::from_utf8_lossy(&bytes);
         let mut growth = Growth { path, every, last: 0, all: Grown::default() };
         let mut kept = String::new();
         for text in text.lines() {
@@ -62,7 +64,7 @@ impl Growth {
             kept += &(text.to_owned() + "\n");
             growth.add(line, tasks);
         }
-        if kept.len() < text.len() {
+        if kept.len() < bytes.len() {
             write_atomic(&growth.path, kept.as_bytes())?;
         }
         Ok(growth)

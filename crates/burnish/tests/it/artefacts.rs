@@ -271,7 +271,8 @@ fn tasks_that_a_function_makes_join_a_run_that_goes_on_and_resume_repeats_it() {
 
     // Killed after step 2: before tasks joined, and while later ones were written down.
     let (weights_of_all, file) = (weights(&scratch, "whole", 6), scratch.read("whole/grown.jsonl"));
-    for left in [Vec::new(), file[..file.len() - 9].to_vec()] {
+    let torn = [&file[..file.len() - 9], &[0xE2]].concat();
+    for left in [Vec::new(), torn] {
         for step in [4, 6] {
             std::fs::remove_dir_all(scratch.path(&format!("whole/checkpoints/step_{step}"))).unwrap();
         }

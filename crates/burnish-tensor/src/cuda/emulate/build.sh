@@ -13,7 +13,8 @@ compile() {
   local source=$1 object=$2; shift 2
   # As many at once as there are cores.
   while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n; done
-  g++ -std=c++17 -O1 -fPIC -fno-semantic-interposition -Wno-unknown-pragmas -Wno-psabi $aligned -c "$@" "$sources/$source" -o "$folder/$object" &
+  g++ -std=c++17 -O1 -fPIC -fno-semantic-interposition -Wno-unknown-pragmas -Wno-psabi $aligned "$@" \
+    -c "$sources/$source" -o "$folder/$object" &
   compilers+=("$!")
 }
 driver=() compilers=()
