@@ -169,14 +169,19 @@ fn a_proposal_that_is_never_mended_is_left_out() {
     let finished = finished.unwrap();
     assert_eq!((made(&finished).config["samples"].as_u64(), read.len()), (Some(2), 4));
     // Where the conversation does not fit, the next try begins anew, and the search goes on.
-    let mut narrow = Script::new(|turn: &Turn| match turn.messages.len() {
-        1 => Ok(("well".to_owned(), StopReason::EndToken)),
+    let mut begun = 0;
+    let mut narrow = Script::new(|turn: &Turn| match &turn.messages[..] {
+        [first] => {
+            begun += usize::from(first.content.contains("- `beam`"));
+            Ok(("well".to_owned(), StopReason::EndToken))
+        }
         _ => Err(PolicyError::PromptTooLong { tokens: 9, tokens_max: 8 }),
     });
     let finished =
         left(&adas, MakeKind::Strategy, &tasks(), &Patience::default(), Some(&mut narrow)).unwrap();
+    drop(narrow);
     let failed = finished.report.as_ref().unwrap()["failed"].as_array().unwrap().len();
-    assert_eq!((made(&finished).config["samples"].as_u64(), failed), (Some(2), 2));
+    assert_eq!((made(&finished).config["samples"].as_u64(), failed, begun), (Some(2), 2, 2));
     // Where the meta agent does not answer, nothing is made.
     assert!(asked(&adas, &[json!("a")]).0.unwrap_err().contains("nothing more to say"));
 }
