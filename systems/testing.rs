@@ -1,15 +1,14 @@
-//! Tasks, episodes, and programs of plans under way, for tests, and benches of makers.
+//! Tasks, episodes, groups of plans and benches of makers, for tests.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Ending, Episode, Message, Policy, Record, Sampling, Task, TaskId, Verdict};
 use burnish_episode::{Cast, Known, Started, Threads, run};
 use burnish_reason::{Bench, Finished, Ledger, Made, MakeKind, Maker, Outcome, Played, Shop, TEACHER, World};
-use burnish_rl::SettingError;
-use burnish_rl::plan::{Group, Request, Role, RolloutPlan, Spawned};
+use burnish_rl::plan::{self, Group, PlanError, Request, Role, RolloutPlan, Spawned, Waited};
 use serde_json::Value;
 
 pub(crate) fn task() -> Task {
@@ -36,46 +35,95 @@ pub(crate) fn answered(answer: &str, success: bool) -> Episode {
     }
 }
 
-/// The group of a task with this many rollouts, at the beginning of a run.
-pub(crate) fn group(task: &Task, rollouts: usize, seed: u64) -> Group<'_> {
-    Group::new(task, (rollouts, 0.0, seed), Box::new(|| Ok(task.prompt.clone())), Vec::new())
+/// A group to play: its task, how many rollouts, how far the run is, the seed of random choices.
+pub(crate) struct Case {
+    pub(crate) task: Task,
+    pub(crate) rollouts: usize,
+    pub(crate) progress: f64,
+    pub(crate) seed: u64,
 }
 
-/// Plays a group to its end. `answer` says what comes of number `at` of the episodes of a request. Returns what was asked for,
-/// batch by batch, and the error with which the plan ended, if any.
-pub(crate) fn play(
-    plan: &dyn RolloutPlan,
-    group: &Group<'_>,
-    mut answer: impl FnMut(&Request, usize) -> Episode,
-) -> (Vec<Vec<Request>>, Option<SettingError>) {
-    let mut batches = Vec::new();
-    let mut program = plan.play(group);
-    loop {
-        let over = program.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        if let std::task::Poll::Ready(over) = over {
-            return (batches, over.err());
-        }
-        let requests = group.take_requests();
-        let mut episodes = group.take_episodes();
-        for request in &requests {
-            for at in 0..request.count {
-                let of = match request.start {
-                    burnish_rl::plan::Start::Reversed { of } => Some(of),
-                    _ => None,
-                };
-                let (role, weight) = (request.role, request.weight);
-                episodes.push(Spawned { role, of, episode: Arc::new(answer(request, at)), weight });
-            }
-        }
-        group.give(episodes);
-        batches.push(requests);
+impl From<(usize, u64)> for Case {
+    fn from((rollouts, seed): (usize, u64)) -> Self {
+        Case { task: task(), rollouts, progress: 0.0, seed }
     }
 }
 
-/// As [`play`], where every episode is right.
-pub(crate) fn batches(plan: &dyn RolloutPlan, group: &Group<'_>) -> Vec<Vec<Request>> {
-    play(plan, group, |request, _| answered(if request.role == Role::Draft { "a draft" } else { "y" }, true))
-        .0
+/// What comes of a group.
+pub(crate) struct Shown {
+    /// What the plan asked for, batch by batch.
+    pub(crate) batches: Vec<Vec<Request>>,
+    pub(crate) episodes: Vec<Spawned>,
+    /// The error with which it ended.
+    pub(crate) error: Option<PlanError>,
+}
+
+/// Answers requests at once. The reverse of a task is called by the answer that leads there.
+struct Answers<'a> {
+    task: &'a Task,
+    answer: RefCell<&'a mut dyn FnMut(&Request, usize) -> Episode>,
+    batches: RefCell<Vec<Vec<Request>>>,
+}
+
+impl plan::World for Answers<'_> {
+    fn opening(&self) -> Result<Vec<Message>, PlanError> {
+        Ok(self.task.prompt.clone())
+    }
+
+    fn counterpart(&self) -> Result<Task, PlanError> {
+        Ok(Task { id: TaskId("turned".into()), ..self.task.clone() })
+    }
+
+    fn reversed(&self, task: &Task, answer: &str) -> Option<Task> {
+        (!answer.is_empty())
+            .then(|| Task { id: TaskId(format!("{} by {answer}", task.id.0)), ..task.clone() })
+    }
+
+    fn play<'a>(
+        &'a self,
+        _: &'a Group<'a>,
+        requests: &'a [(Request, usize)],
+    ) -> Waited<'a, Result<Vec<Episode>, PlanError>> {
+        let (mut answer, requests) = (self.answer.borrow_mut(), requests.iter().map(|(request, _)| request));
+        let episodes = requests.clone().flat_map(|request| (0..request.count).map(move |at| (request, at)));
+        let episodes = episodes.map(|(request, at)| answer(request, at)).collect();
+        self.batches.borrow_mut().push(requests.cloned().collect());
+        Box::pin(std::future::ready(Ok(episodes)))
+    }
+}
+
+/// Plays a group after what is there already. `answer` says what comes of number `at` of the episodes of a request.
+pub(crate) fn go_on(
+    plan: &dyn RolloutPlan,
+    case: impl Into<Case>,
+    begun: Vec<Spawned>,
+    mut answer: impl FnMut(&Request, usize) -> Episode,
+) -> Shown {
+    let Case { task, rollouts, progress, seed } = case.into();
+    let (answer, batches) = (RefCell::new(&mut answer as _), RefCell::default());
+    let answers = Answers { task: &task, answer, batches };
+    let group = Group::new(&task, (rollouts, progress, seed), &answers, begun);
+    let Poll::Ready(over) = plan.play(&group).as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("it waits for nothing");
+    };
+    let episodes = group.finish();
+    let batches = answers.batches.into_inner().into_iter().filter(|batch| !batch.is_empty()).collect();
+    Shown { batches, episodes, error: over.err() }
+}
+
+/// As [`go_on`], from the start.
+pub(crate) fn play(
+    plan: &dyn RolloutPlan,
+    case: impl Into<Case>,
+    answer: impl FnMut(&Request, usize) -> Episode,
+) -> Shown {
+    go_on(plan, case, Vec::new(), answer)
+}
+
+/// What a plan asks for where every episode is right, batch by batch.
+pub(crate) fn batches(plan: &dyn RolloutPlan, case: impl Into<Case>) -> Vec<Vec<Request>> {
+    let said = |request: &Request| if request.role == Role::Draft { "a draft" } else { "y" };
+    play(plan, case, |request, _| answered(said(request), true)).batches
 }
 
 /// Why a [`World`] of a test does not do what the test does not need.

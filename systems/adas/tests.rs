@@ -30,7 +30,7 @@ impl World for Patience {
 
     fn play<'a>(
         &'a self,
-        _: Handle,
+        _: &'a Handle,
         task: &'a Task,
         strategy: &'a StrategyConfig,
     ) -> Waited<'a, Result<Outcome, String>> {
@@ -42,10 +42,6 @@ impl World for Patience {
         let success = samples > number;
         let (answers, reward, tokens) = (Vec::new(), f64::from(success), 3 * samples as usize);
         Box::pin(async move { Ok(Outcome { answers, success, reward, tokens }) })
-    }
-
-    fn at_once(&self) -> usize {
-        7
     }
 }
 

@@ -74,7 +74,7 @@ impl RolloutPlan for Demonstrations {
     fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
         Box::pin(async {
             let count = self.count.min(group.rollouts.saturating_sub(1));
-            group.play([Request::rollouts(group.rollouts - count)]).await;
+            group.play([Request::rollouts(group.rollouts - count)]).await?;
             if count == 0 {
                 return Ok(());
             }
@@ -89,7 +89,7 @@ impl RolloutPlan for Demonstrations {
                 },
                 false => Request::rollouts(count),
             };
-            group.play([rest]).await;
+            group.play([rest]).await?;
             Ok(())
         })
     }

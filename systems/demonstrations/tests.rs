@@ -3,17 +3,15 @@ use serde_json::json;
 
 use super::Demonstrations;
 use crate::PLANS;
-use crate::testing::{answered, batches, group, play, task};
+use crate::testing::{answered, batches, play};
 
 #[test]
 fn answers_are_given_where_too_few_succeed_and_sampled_where_not() {
-    let task = task();
     let last = |plan: &Demonstrations, successes: usize| {
-        let own = group(&task, 4, 1);
-        let asked = play(plan, &own, |_, at| answered("y", at < successes)).0;
-        assert_eq!(asked[0], [Request::rollouts(4 - plan.count)]);
-        assert_eq!(own.episodes().len(), 4, "a group keeps its size");
-        asked[1].clone()
+        let shown = play(plan, (4, 1), |_, at| answered("y", at < successes));
+        assert_eq!(shown.batches[0], [Request::rollouts(4 - plan.count)]);
+        assert_eq!(shown.episodes.len(), 4, "a group keeps its size");
+        shown.batches[1].clone()
     };
     let given = |count: usize, weight: f64| {
         let (role, start) = (Role::Expert, Start::Demonstration);
@@ -28,11 +26,10 @@ fn answers_are_given_where_too_few_succeed_and_sampled_where_not() {
 
 #[test]
 fn without_given_answers_it_is_no_plan_and_one_answer_is_always_sampled() {
-    let task = task();
     let none = Demonstrations { count: 0, ..Demonstrations::default() };
-    assert_eq!(batches(&none, &group(&task, 4, 1)), batches(&Plain, &group(&task, 4, 1)));
+    assert_eq!(batches(&none, (4, 1)), batches(&Plain, (4, 1)));
     let many = Demonstrations { count: 9, ..Demonstrations::default() };
-    assert_eq!(batches(&many, &group(&task, 4, 1)).concat().iter().map(|own| own.count).sum::<usize>(), 4);
+    assert_eq!(batches(&many, (4, 1)).concat().iter().map(|own| own.count).sum::<usize>(), 4);
     let entry = PLANS.iter().find(|entry| entry.card.id == "demonstrations").unwrap();
     assert_eq!((entry.build)(&json!({ "weight": -1.0 })).err().unwrap().key, "weight");
 }

@@ -28,11 +28,14 @@
 //! **References.** DGPO: Directional-Groupwise Preference Optimization 2026, arXiv:2605.10863. RevThink:
 //! arXiv:2411.19865. FOBAR: arXiv:2308.07758.
 
-use burnish_core::{RECOVERED, Verdict};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use burnish_core::{RECOVERED, Task, Verdict};
 use serde::{Deserialize, Serialize};
 
 use burnish_rl::fact::{COUNTERPART, Need};
-use burnish_rl::plan::{Group, Program, Request, Role, RolloutPlan, Spawned, Start};
+use burnish_rl::plan::{Group, PlanError, Program, Request, Role, RolloutPlan, Spawned};
 use burnish_rl::{Card, Check, Family, Part, SettingError};
 
 use crate::{Evidence, PartRef, Status, System};
@@ -87,27 +90,27 @@ impl RolloutPlan for Dgpo {
 
     fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
         Box::pin(async {
-            let forward = Request::rollouts(group.rollouts);
-            let reversed = Request { role: Role::Turned, ..forward.clone() };
-            group.play([forward].into_iter().chain(self.reverse.then_some(reversed))).await;
-            if self.cycle {
-                group.play(checks(group)).await;
+            let mut requests = vec![Request::rollouts(group.rollouts)];
+            if self.reverse {
+                let task = Some(group.counterpart()?);
+                requests.push(Request { role: Role::Turned, task, ..Request::rollouts(group.rollouts) });
             }
+            group.play(requests).await?;
+            let closing = if self.cycle { closing(group).await? } else { BTreeSet::new() };
             for (at, own) in scored(group).into_iter().filter(|_| self.judges()) {
                 let mut verdict = own;
                 if !self.keep_rewards {
                     verdict.rewards.clear();
                 }
-                let closes = self.cycle.then(|| closes(group, at));
+                let closes = self.cycle.then(|| closing.contains(&at));
                 if let Some(closes) = closes {
                     verdict.flags.insert(CLOSES.into(), closes);
                 }
                 let is_coherent = verdict.success && closes.unwrap_or(true);
                 if verdict.rewards.insert(COHERENT.into(), f64::from(is_coherent)).is_some() {
-                    return Err(SettingError::new(
-                        "config.keep_rewards",
-                        format!("must be false: the environment gives a reward `{COHERENT}` itself"),
-                    ));
+                    let problem =
+                        format!("must be false: the environment gives a reward `{COHERENT}` itself");
+                    return Err(SettingError::new("config.keep_rewards", problem).into());
                 }
                 group.judge(at, verdict);
             }
@@ -171,9 +174,9 @@ impl RolloutPlan for CycleCheck {
 
     fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
         Box::pin(async {
-            group.play(checks(group)).await;
+            let closing = closing(group).await?;
             for (at, mut verdict) in scored(group) {
-                verdict.flags.insert(CLOSES.into(), closes(group, at));
+                verdict.flags.insert(CLOSES.into(), closing.contains(&at));
                 group.judge(at, verdict);
             }
             Ok(())
@@ -189,25 +192,30 @@ fn scored(group: &Group<'_>) -> Vec<(usize, Verdict)> {
     scored.map(|(at, own)| (at, own.episode.verdict.clone())).collect()
 }
 
-/// Requests the other direction of every success, built from its answer, to be answered greedily.
-fn checks(group: &Group<'_>) -> Vec<Request> {
-    let episodes = group.episodes();
-    let successes = episodes.iter().enumerate().filter(|(_, own)| {
-        own.role.is_member() && own.episode.verdict.success && !own.episode.answers.is_empty()
-    });
-    let check =
-        |(of, _)| Request { role: Role::Check, start: Start::Reversed { of }, ..Request::rollouts(1) };
-    successes.map(check).collect()
-}
-
-/// Does the greedy answer to an episode's follow-up give back what was known?
-fn closes(group: &Group<'_>, of: usize) -> bool {
-    let episodes = group.episodes();
-    let mut own = episodes.iter().filter(|other| other.role == Role::Check && other.of == Some(of));
-    own.any(|check| {
-        let verdict = &check.episode.verdict;
+/// The successes whose cycle closes: the other direction of each, built from its answer, is answered greedily, and the answer gives
+/// back what was known. Answers that lead to the same task share its answer.
+async fn closing(group: &Group<'_>) -> Result<BTreeSet<usize>, PlanError> {
+    let mut checks: Vec<(Arc<Task>, Vec<usize>)> = Vec::new();
+    let successes: Vec<usize> =
+        scored(group).into_iter().filter(|(_, verdict)| verdict.success).map(|(at, _)| at).collect();
+    for at in successes {
+        let Some(task) = group.reversed(at) else { continue };
+        match checks.iter_mut().find(|(other, _)| *other == task) {
+            Some((_, of)) => of.push(at),
+            None => checks.push((task, vec![at])),
+        }
+    }
+    let check = |task: &Arc<Task>| Request {
+        role: Role::Check,
+        task: Some(Arc::clone(task)),
+        ..Request::rollouts(1)
+    };
+    let answers = group.play(checks.iter().map(|(task, _)| check(task))).await?;
+    let closes = |at: usize| {
+        let verdict = &group.episode(at).verdict;
         verdict.is_scored() && verdict.flags.get(RECOVERED) == Some(&true)
-    })
+    };
+    Ok(checks.into_iter().zip(answers).filter(|(_, at)| closes(*at)).flat_map(|((_, of), _)| of).collect())
 }
 
 /// The whole system.

@@ -1,58 +1,65 @@
-use burnish_rl::plan::{Request, Role, RolloutPlan, Start};
+use burnish_core::Episode;
+use burnish_rl::plan::{Request, Role, RolloutPlan};
 use serde_json::{Value, json};
 
 use super::{CycleCheck, Dgpo};
 use crate::PlanConfig;
-use crate::testing::{answered, group, play, task};
+use crate::testing::{Shown, answered, go_on, play};
 
 fn plan(config: Value) -> Box<dyn RolloutPlan> {
     PlanConfig { plan: "dgpo".into(), config }.build().unwrap()
 }
 
-/// Of three forward rollouts, the second is wrong; reversed ones are wrong.
-fn played(plan: &dyn RolloutPlan) -> Vec<Vec<(Role, usize, Start)>> {
-    let task = task();
-    let answer = |request: &Request, at: usize| answered("y", request.role == Role::Rollout && at != 1);
-    let (batches, error) = play(plan, &group(&task, 3, 1), answer);
+/// Requests by their roles, numbers and tasks, batch by batch. Of three forward rollouts the second is wrong, and the reversed ones are.
+fn played(plan: &dyn RolloutPlan, say: impl Fn(usize) -> String) -> Vec<Vec<(Role, usize, Option<String>)>> {
+    let answer = |request: &Request, at: usize| answered(&say(at), request.role == Role::Rollout && at != 1);
+    let Shown { batches, error, .. } = play(plan, (3, 1), answer);
     assert!(error.is_none());
-    let shown = |own: Request| (own.role, own.count, own.start);
+    let shown = |own: Request| (own.role, own.count, own.task.map(|task| task.id.0.clone()));
     batches.into_iter().map(|requests| requests.into_iter().map(shown).collect()).collect()
 }
 
 #[test]
 fn both_directions_are_played_and_the_cycle_is_checked_unless_a_recipe_says_otherwise() {
-    let of_task = |role| (role, 3, Start::Prompt);
-    let check = |of| (Role::Check, 1, Start::Reversed { of });
-    let checks = vec![check(0), check(2)];
+    let (forward, turned) = ((Role::Rollout, 3, None), (Role::Turned, 3, Some("turned".to_owned())));
+    let check = |of: &str| (Role::Check, 1, Some(format!("x by {of}")));
+    let each = |at: usize| at.to_string();
     let both = plan(json!({}));
-    assert_eq!(played(&*both), [vec![of_task(Role::Rollout), of_task(Role::Turned)], checks.clone()]);
+    assert_eq!(played(&*both, each), [vec![forward.clone(), turned.clone()], vec![check("0"), check("2")]]);
+    // What leads to the same task is asked once.
+    assert_eq!(played(&*both, |_| "y".into()), [vec![forward.clone(), turned], vec![check("y")]]);
     assert_eq!((both.group_size(4), both.components()), (8, &["coherent"][..]));
     let one_way = plan(json!({ "reverse": false, "keep_rewards": true }));
-    assert_eq!(played(&*one_way), [vec![of_task(Role::Rollout)], checks]);
+    assert_eq!(played(&*one_way, each), [vec![forward.clone()], vec![check("0"), check("2")]]);
     assert_eq!((one_way.group_size(4), one_way.components()), (4, &["coherent"][..]));
     let neither = plan(json!({ "reverse": false, "cycle": false }));
-    assert_eq!(played(&*neither), [vec![of_task(Role::Rollout)]]);
+    assert_eq!(played(&*neither, each), [vec![forward]]);
     assert_eq!((neither.group_size(4), neither.components()), (4, &[][..]));
 }
 
 #[test]
 fn an_answer_is_coherent_if_it_is_right_and_leads_back() {
-    let task = task();
-    let own = group(&task, 3, 1);
     // Of the checks of answers 0 and 2, only the first recovers what was known.
     let answer = |request: &Request, at: usize| {
-        let mut episode = answered("y", request.role != Role::Turned && at != 1);
-        episode.verdict.flags.insert("recovered".into(), request.start == Start::Reversed { of: 0 });
+        let mut episode = answered(&at.to_string(), request.role != Role::Turned && at != 1);
+        let is_first = request.task.as_ref().is_some_and(|task| task.id.0 == "x by 0");
+        episode.verdict.flags.insert("recovered".into(), is_first);
         episode
     };
-    assert!(play(&Dgpo::default(), &own, answer).1.is_none());
-    let coherent: Vec<Option<f64>> = own
-        .take_episodes()
-        .iter()
-        .filter(|own| own.role == Role::Rollout)
-        .map(|own| own.episode.verdict.rewards.get("coherent").copied())
-        .collect();
-    assert_eq!(coherent, [Some(1.0), Some(0.0), Some(0.0)]);
+    let coherent = |answer: &dyn Fn(&Request, usize) -> Episode| -> Vec<Option<f64>> {
+        let shown = play(&Dgpo::default(), (3, 1), answer);
+        assert!(shown.error.is_none());
+        let own = shown.episodes.iter().filter(|own| own.role == Role::Rollout);
+        own.map(|own| own.episode.verdict.rewards.get("coherent").copied()).collect()
+    };
+    assert_eq!(coherent(&answer), [Some(1.0), Some(0.0), Some(0.0)]);
+    // One check stands for both that lead there.
+    let same = |request: &Request, at: usize| {
+        let mut episode = answered("y", request.role != Role::Turned && at != 1);
+        episode.verdict.flags.insert("recovered".into(), true);
+        episode
+    };
+    assert_eq!(coherent(&same), [Some(1.0), Some(0.0), Some(1.0)]);
     // The environment's own reward of that name would be lost.
     let taken = |_: &Request, _: usize| {
         let mut episode = answered("y", true);
@@ -60,19 +67,15 @@ fn an_answer_is_coherent_if_it_is_right_and_leads_back() {
         episode
     };
     let keeping = Dgpo { keep_rewards: true, ..Dgpo::default() };
-    let error = play(&keeping, &group(&task, 1, 1), taken).1.unwrap();
-    assert_eq!(error.key, "config.keep_rewards");
+    let error = play(&keeping, (1, 1), taken).error.unwrap().to_string();
+    assert!(error.starts_with("plan.config.keep_rewards: "), "{error}");
 }
 
 #[test]
 fn the_check_alone_marks_what_is_played_and_plays_nothing_else() {
-    let task = task();
-    let own = group(&task, 2, 1);
-    play(&burnish_rl::plan::Plain, &own, |_, at| answered("y", at == 0));
-    let batches = play(&CycleCheck, &own, |_, _| answered("y", true)).0;
-    assert_eq!(batches.concat().len(), 1);
-    let episodes = own.take_episodes();
-    let marked: Vec<Option<bool>> =
-        episodes.iter().map(|own| own.episode.verdict.flags.get("cycle").copied()).collect();
-    assert_eq!(marked, [Some(false), Some(false), None]);
+    let own = play(&burnish_rl::plan::Plain, (2, 1), |_, at| answered("y", at == 0)).episodes;
+    let shown = go_on(&CycleCheck, (2, 1), own, |_, _| answered("y", true));
+    assert_eq!(shown.batches.concat().len(), 1);
+    let marked = shown.episodes.iter().map(|own| own.episode.verdict.flags.get("cycle").copied());
+    assert_eq!(marked.collect::<Vec<_>>(), [Some(false), Some(false), None]);
 }

@@ -33,15 +33,11 @@ impl World for Sizes {
 
     fn play<'a>(
         &'a self,
-        _: Handle,
+        _: &'a Handle,
         _: &'a Task,
         _: &'a StrategyConfig,
     ) -> Waited<'a, Result<Outcome, String>> {
         Box::pin(async { Err(NOWHERE.into()) })
-    }
-
-    fn at_once(&self) -> usize {
-        1
     }
 }
 

@@ -101,7 +101,7 @@ impl RolloutPlan for Heavyskill {
                 let tokens_max = self.draft_tokens;
                 group
                     .play([Request { role: Role::Thought, tokens_max, ..Request::rollouts(self.drafts) }])
-                    .await;
+                    .await?;
                 let drafts: Vec<Draft> =
                     group.of_role(Role::Thought).into_iter().map(|at| draft(&group.episode(at))).collect();
                 let skill = Skill::with(self.template.as_deref(), self.draft.as_deref());
@@ -109,7 +109,7 @@ impl RolloutPlan for Heavyskill {
                 let showing = Showing { skill: &skill, budget, equality: EQUALITY, seed };
                 answers.start = Start::Messages(showing.show(&group.opening()?, &drafts).0);
             }
-            group.play([answers]).await;
+            group.play([answers]).await?;
             Ok(())
         })
     }

@@ -3,18 +3,17 @@ use serde_json::json;
 
 use super::Heavyskill;
 use crate::PLANS;
-use crate::testing::{answered, batches, group, play, task};
+use crate::testing::{answered, batches, play};
 
 #[test]
 fn answers_read_the_drafts_of_their_own_group() {
-    let task = task();
     let plan = Heavyskill {
         drafts: 2,
         template: Some("{prompt} {drafts}".into()),
         draft: Some("[{draft}]".into()),
         ..Heavyskill::default()
     };
-    let found = play(&plan, &group(&task, 3, 1), |_, at| answered(&format!("draft {at}"), false)).0;
+    let found = play(&plan, (3, 1), |_, at| answered(&format!("draft {at}"), false)).batches;
     let [thoughts, answers] = &found[..] else { panic!("{found:?}") };
     assert_eq!(thoughts[..], [Request { role: Role::Thought, ..Request::rollouts(2) }]);
     let Start::Messages(messages) = &answers[0].start else { panic!("{answers:?}") };
@@ -25,7 +24,7 @@ fn answers_read_the_drafts_of_their_own_group() {
     );
     assert_eq!((answers[0].role, answers[0].count), (Role::Rollout, 3));
     let none = Heavyskill { drafts: 0, ..plan };
-    assert_eq!(batches(&none, &group(&task, 3, 1)), batches(&Plain, &group(&task, 3, 1)));
+    assert_eq!(batches(&none, (3, 1)), batches(&Plain, (3, 1)));
 }
 
 #[test]

@@ -148,7 +148,7 @@ impl RolloutPlan for Lang {
         Box::pin(async {
             let share = self.share(&group.task.labels, group.progress);
             let prefix = if share > 0.0 { vec![Beginning::Hint(share)] } else { Vec::new() };
-            group.play([Request { prefix, ..Request::rollouts(group.rollouts) }]).await;
+            group.play([Request { prefix, ..Request::rollouts(group.rollouts) }]).await?;
             Ok(())
         })
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Decay;
 use crate::PlanConfig;
-use crate::testing::{batches, group, task};
+use crate::testing::{Case, batches, task};
 
 fn plan(id: &str, config: Value) -> Box<dyn RolloutPlan> {
     PlanConfig { plan: id.into(), config }.build().unwrap()
@@ -19,9 +19,7 @@ fn language(group: &str) -> BTreeMap<String, String> {
 
 fn hint(plan: &dyn RolloutPlan, language_group: &str, progress: f64) -> f64 {
     let task = Task { labels: language(language_group), ..task() };
-    let mut group = group(&task, 4, 1);
-    group.progress = progress;
-    let found = batches(plan, &group);
+    let found = batches(plan, Case { task, progress, ..(4, 1).into() });
     let [requests] = &found[..] else { panic!("{found:?}") };
     match requests[0].prefix[..] {
         [] => 0.0,
@@ -80,9 +78,7 @@ fn with_all_groups_off_it_asks_for_what_is_asked_for_without_a_plan() {
         let differs = |lang: &dyn RolloutPlan, group: &str, progress: f64| {
             let task = Task { labels: language(group), ..task() };
             let asked = |plan: &dyn RolloutPlan| {
-                let mut group = crate::testing::group(&task, 4, 1);
-                group.progress = progress;
-                batches(plan, &group)
+                batches(plan, Case { task: task.clone(), progress, ..(4, 1).into() })
             };
             asked(lang) != asked(&Plain)
         };

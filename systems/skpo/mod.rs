@@ -82,12 +82,12 @@ impl RolloutPlan for Skpo {
         Box::pin(async {
             let answers = Request::rollouts(group.rollouts);
             if self.draft_tokens == 0 {
-                group.play([answers]).await;
+                group.play([answers]).await?;
                 return Ok(());
             }
             if group.of_role(Role::Draft).is_empty() {
                 let tokens_max = Some(self.draft_tokens);
-                group.play([Request { role: Role::Draft, tokens_max, ..Request::rollouts(1) }]).await;
+                group.play([Request { role: Role::Draft, tokens_max, ..Request::rollouts(1) }]).await?;
             }
             let answers = match self.skip {
                 true => {
@@ -96,7 +96,7 @@ impl RolloutPlan for Skpo {
                 }
                 false => Request { prefix: vec![Beginning::Answer(0)], ..answers },
             };
-            group.play([answers]).await;
+            group.play([answers]).await?;
             Ok(())
         })
     }

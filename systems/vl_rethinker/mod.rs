@@ -69,7 +69,7 @@ impl Part for VlRethinker {
 impl RolloutPlan for VlRethinker {
     fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
         Box::pin(async {
-            group.play([Request::rollouts(group.rollouts)]).await;
+            group.play([Request::rollouts(group.rollouts)]).await?;
             let is_drawn = |of: &usize| uniform(group.seed, *of as u64) < self.share;
             let is_scored = |of: &usize| group.episode(*of).verdict.is_scored();
             let again = |of| Request {
@@ -79,7 +79,7 @@ impl RolloutPlan for VlRethinker {
                 ..Request::rollouts(1)
             };
             let count = group.episodes().len();
-            group.play((0..count).filter(is_drawn).filter(is_scored).map(again)).await;
+            group.play((0..count).filter(is_drawn).filter(is_scored).map(again)).await?;
             Ok(())
         })
     }

@@ -6,17 +6,16 @@ use serde_json::json;
 
 use super::VlRethinker;
 use crate::PLANS;
-use crate::testing::{answered, group, play, task};
+use crate::testing::{Shown, answered, play};
 
 const ROLLOUTS: usize = 64;
 
 #[test]
 fn a_share_of_the_rollouts_goes_on_behind_the_trigger_and_what_was_not_scored_does_not() {
-    let task = task();
     let extended = |share: f64, seed| {
         let plan = VlRethinker { share, ..VlRethinker::default() };
         let at = Cell::new(0);
-        let (batches, error) = play(&plan, &group(&task, ROLLOUTS, seed), |_, _| {
+        let Shown { batches, error, episodes } = play(&plan, (ROLLOUTS, seed), |_, _| {
             let mut episode = answered("y", at.get() % 2 == 0);
             if at.replace(at.get() + 1) == 7 {
                 episode.verdict = Verdict::unscored("hung");
@@ -24,6 +23,7 @@ fn a_share_of_the_rollouts_goes_on_behind_the_trigger_and_what_was_not_scored_do
             episode
         });
         assert!(error.is_none() && batches[0] == [Request::rollouts(ROLLOUTS)] && batches.len() <= 2);
+        assert_eq!(episodes.len(), ROLLOUTS, "who goes on takes the place of what it goes on from");
         let found = batches.get(1).cloned().unwrap_or_default();
         for request in &found {
             assert_eq!((request.role, request.count), (Role::Extension, 1));

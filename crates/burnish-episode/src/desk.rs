@@ -17,9 +17,16 @@ use crate::outside::Job;
 
 /// A question of a function that can't be answered at once.
 pub(crate) enum Question {
-    Turn { policy: Arc<str>, turn: Box<Turn> },
+    Turn {
+        policy: Arc<str>,
+        turn: Box<Turn>,
+    },
     Work(Job),
     Wait(Duration),
+    /// May an episode within this function begin?
+    Begin,
+    /// Is nothing else under way?
+    Quiet,
 }
 
 /// The answer to a question.
@@ -27,12 +34,57 @@ pub(crate) enum Arrived {
     Turn(Box<(Trace, Result<TurnOutput, PolicyError>)>),
     /// The result of the work, or why it failed.
     Work(Result<Box<dyn Any + Send>, String>),
-    Time,
+    /// Time has passed, or what was waited for is so.
+    Now,
+}
+
+/// The desks of the episodes within a function, and within those.
+#[derive(Default)]
+pub(crate) struct Within {
+    /// By their numbers, from 1 on: the function's own desk is 0.
+    pub(crate) open: BTreeMap<u32, Shared>,
+    /// Those whose episodes are over since the runner last looked.
+    pub(crate) over: Vec<(u32, Shared)>,
+    count: u32,
+}
+
+/// An episode within a function, until it is over.
+pub(crate) struct Inner {
+    pub(crate) desk: Shared,
+    within: Rc<RefCell<Within>>,
+    number: u32,
+}
+
+impl Inner {
+    pub(crate) fn new(outer: &Shared, address: Address, record: Record, traces: Vec<Trace>) -> Self {
+        let within = Rc::clone(&outer.borrow().within);
+        let desk = Desk { within: Rc::clone(&within), ..Desk::new(address, record, traces) };
+        let desk = Rc::new(RefCell::new(desk));
+        let number = {
+            let mut within = within.borrow_mut();
+            within.count += 1;
+            let number = within.count;
+            within.open.insert(number, Rc::clone(&desk));
+            number
+        };
+        Inner { desk, within, number }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut within = self.within.borrow_mut();
+        if let Some(desk) = within.open.remove(&self.number) {
+            within.over.push((self.number, desk));
+        }
+    }
 }
 
 /// The desk of one episode.
 pub(crate) struct Desk {
     pub(crate) address: Address,
+    /// Shared with the desks of all episodes within this function.
+    pub(crate) within: Rc<RefCell<Within>>,
     /// The contacts of an earlier run of the function that this run has not reached yet.
     known: BTreeMap<Place, Contact>,
     known_traces: BTreeMap<Place, Trace>,
@@ -55,6 +107,7 @@ impl Desk {
     pub(crate) fn new(address: Address, record: Record, traces: Vec<Trace>) -> Self {
         Desk {
             address,
+            within: Rc::default(),
             known: record.contacts.into_iter().map(|contact| (contact.at.clone(), contact)).collect(),
             known_traces: record.agents.iter().map(|agent| agent.at.clone()).zip(traces).collect(),
             known_policies: record.agents.into_iter().map(|agent| (agent.at, agent.policy.into())).collect(),
@@ -131,15 +184,6 @@ impl Desk {
         for (place, trace) in traces {
             self.traces.entry(place.clone()).or_insert_with(|| trace.clone());
         }
-    }
-
-    /// Forgets the contacts and the traces below `branch`, which is over.
-    pub(crate) fn forget(&mut self, branch: &[Fork]) {
-        let is_kept = |place: &Place| !place.branch.starts_with(branch);
-        self.record.retain(|place, _| is_kept(place));
-        self.traces.retain(|place, _| is_kept(place));
-        self.policies.retain(|place, _| is_kept(place));
-        self.counts.retain(|own, _| !own.starts_with(branch));
     }
 
     /// What the function leaves when it is over. If it got lost, that includes the rest of the earlier run.

@@ -17,8 +17,9 @@ use burnish_core::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::desk::{Arrived, Before, Question, Shared, Waiting};
+use crate::desk::{Arrived, Before, Inner, Question, Shared, Waiting};
 use crate::outside::Job;
+use crate::run::{Finished, Known, RunError};
 
 /// Why a contact failed.
 #[derive(Debug, thiserror::Error)]
@@ -150,22 +151,36 @@ impl Handle {
         self.address
     }
 
-    /// The same branch, with the random numbers and the keys of work of an episode at another address. So a function can play
-    /// episodes within its own.
-    #[must_use]
-    pub fn at(self, address: Address) -> Handle {
-        Handle { address, ..self }
-    }
-
     /// The branch `at` below this one, which counts its own contacts.
     pub fn branch(&self, at: u32) -> Handle {
         self.below([Fork::Named(at)])
     }
 
-    /// Forgets the contacts and the traces of this branch, which must be over, and is never entered again. So a long function whose
-    /// record nobody needs does not keep all of it.
-    pub fn forget(&self) {
-        self.desk.borrow_mut().forget(&self.branch);
+    /// Plays the function `episode` within this one, at an address of its own, and continues from what is known of it. Its record
+    /// and its traces are its own, and leave none on this one's record. It begins when fewer are under way than
+    /// [`run_programs`](crate::run_programs) allows.
+    ///
+    /// # Errors
+    /// If the function returns an error, or ends before its record does.
+    pub async fn episode<T, E>(
+        &self,
+        address: Address,
+        known: Known,
+        episode: impl AsyncFnOnce(Handle) -> Result<T, E>,
+    ) -> Result<Finished<T>, RunError<E>> {
+        let place = self.place();
+        Waiting::ask(&self.desk, &place, Question::Begin).await;
+        let inner = Inner::new(&self.desk, address, known.record, known.traces);
+        let value = episode(Handle::new(&inner.desk)).await.map_err(RunError::Episode)?;
+        let closed = inner.desk.borrow_mut().close();
+        let (record, traces) = closed.map_err(|source| RunError::Contact { at: 0, source })?;
+        Ok(Finished { value, record, traces })
+    }
+
+    /// Waits until every function waits for this, and nothing is under way. So what many functions leave can be worked on at once.
+    pub async fn quiet(&self) {
+        let place = self.place();
+        Waiting::ask(&self.desk, &place, Question::Quiet).await;
     }
 
     fn below<const N: usize>(&self, forks: [Fork; N]) -> Handle {

@@ -14,6 +14,9 @@
 //! ([`Handle::branch`], [`Handle::all`], [`Handle::first`]) are ordinary code, so a search tree or a team of agents is
 //! a function too.
 //!
+//! A function may play episodes within it, each with a record of its own ([`Handle::episode`]): so the group of a task that is learned
+//! from, and the search for a strategy, are functions as well.
+//!
 //! A function that plays in an environment may try several ways on ([`Program`]): from each [`Position`] the environment can be
 //! taken on more than once.
 //!
@@ -31,4 +34,4 @@ pub use drive::{AskedTurn, Driven, Progress};
 pub use handle::{Agent, Ask, ContactError, Handle, Work};
 pub use outside::{Done, Job, JobId, Outside, Simulated, Threads};
 pub use position::{Position, Program, Waited};
-pub use run::{Cast, Finished, Known, RunError, Started, run, run_at_most};
+pub use run::{Cast, Finished, Known, RunError, Started, run, run_at_most, run_programs};

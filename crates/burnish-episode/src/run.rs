@@ -60,6 +60,26 @@ impl<'f, T, E> Started<'f, T, E> {
         let future = Box::pin(async move { episode(handle).await });
         Started { desk, future }
     }
+
+    /// Its desk, and those of the episodes within it, with their numbers.
+    fn desks(&self) -> Vec<(u32, Shared)> {
+        let within = Rc::clone(&self.desk.borrow().within);
+        let within = within.borrow();
+        let inner = within.open.iter().map(|(number, desk)| (*number, Rc::clone(desk)));
+        std::iter::once((0, Rc::clone(&self.desk))).chain(inner).collect()
+    }
+
+    fn desk(&self, number: u32) -> Option<Shared> {
+        if number == 0 {
+            return Some(Rc::clone(&self.desk));
+        }
+        self.desk.borrow().within.borrow().open.get(&number).cloned()
+    }
+
+    /// The desks of episodes within it that are over, each once.
+    fn over(&self) -> Vec<(u32, Shared)> {
+        std::mem::take(&mut self.desk.borrow().within.borrow_mut().over)
+    }
 }
 
 /// A finished episode.
@@ -123,20 +143,40 @@ pub fn run_at_most<T, E>(
     cast: Cast<'_>,
     outside: &mut dyn Outside,
 ) -> Result<Vec<Finished<T>>, RunError<E>> {
+    run_programs(at_once, usize::MAX, episodes, cast, outside)
+}
+
+/// As [`run_at_most`], for functions that play episodes ([`Handle::episode`]), of all of which at most `within` (at least one)
+/// are under way.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_programs<T, E>(
+    at_once: usize,
+    within: usize,
+    episodes: Vec<Started<'_, T, E>>,
+    cast: Cast<'_>,
+    outside: &mut dyn Outside,
+) -> Result<Vec<Finished<T>>, RunError<E>> {
     let count = episodes.len();
     let mut not_started = at_once.max(1).min(count)..count;
     let mut ready = VecDeque::from_iter(0..not_started.start);
     let mut running: Vec<Option<Started<'_, T, E>>> = episodes.into_iter().map(Some).collect();
     let mut finished: Vec<Option<Finished<T>>> = (0..count).map(|_| None).collect();
-    let mut world = World::new(cast, outside);
+    let mut world = World::new(cast, outside, within.max(1));
     let mut left = count;
     let done = loop {
         while let Some(at) = ready.pop_front() {
             let Some(episode) = &mut running[at] else { continue };
-            match episode.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            let polled = episode.future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            for (number, desk) in episode.over() {
+                world.give_up((at, number), &desk);
+                world.under_way -= 1;
+            }
+            match polled {
                 Poll::Ready(Ok(value)) => {
                     let closed = episode.desk.borrow_mut().close();
-                    world.give_up(at, &episode.desk);
+                    world.give_up((at, 0), &episode.desk);
                     running[at] = None;
                     left -= 1;
                     ready.extend(not_started.next());
@@ -147,10 +187,11 @@ pub fn run_at_most<T, E>(
                 }
                 Poll::Ready(Err(error)) => return world.stop(RunError::Episode(error)),
                 Poll::Pending => {
-                    let desk = Rc::clone(&episode.desk);
-                    world.give_up(at, &desk);
-                    if let Err(source) = world.ask(at, &desk) {
-                        return world.stop(RunError::Contact { at, source });
+                    for (number, desk) in episode.desks() {
+                        world.give_up((at, number), &desk);
+                        if let Err(source) = world.ask((at, number), &desk) {
+                            return world.stop(RunError::Contact { at, source });
+                        }
                     }
                     if !world.is_asked_by(at) {
                         return world.stop(RunError::Stuck { at });
@@ -164,9 +205,10 @@ pub fn run_at_most<T, E>(
         match world.listen() {
             Ok(arrived) => {
                 let mut woken = BTreeSet::new();
-                for (at, place, arrived) in arrived {
-                    if let Some(episode) = &running[at] {
-                        episode.desk.borrow_mut().arrived.insert(place, arrived);
+                for ((at, number), place, arrived) in arrived {
+                    let desk = running[at].as_ref().and_then(|episode| episode.desk(number));
+                    if let Some(desk) = desk {
+                        desk.borrow_mut().arrived.insert(place, arrived);
                         if woken.insert(at) {
                             ready.push_back(at);
                         }
@@ -179,8 +221,11 @@ pub fn run_at_most<T, E>(
     Ok(done.into_iter().flatten().collect())
 }
 
-/// Episode and place of a question whose answer is under way.
-type Asker = (usize, Place);
+/// A function, and which of its desks: 0 is its own, others are those of episodes within it.
+type Asking = (usize, u32);
+
+/// Desk and place of a question whose answer is under way.
+type Asker = (Asking, Place);
 
 /// The policies and the outside, with everything under way there.
 struct World<'a, 'b> {
@@ -190,16 +235,22 @@ struct World<'a, 'b> {
     outside: &'b mut dyn Outside,
     jobs: BTreeMap<JobId, Asker>,
     jobs_begun: u64,
-    timers: BinaryHeap<Reverse<(Duration, usize, Place)>>,
-    /// What each episode waits for.
-    waiting: BTreeMap<usize, BTreeSet<Place>>,
+    timers: BinaryHeap<Reverse<(Duration, Asking, Place)>>,
+    /// Episodes within functions: most that may be under way, how many are, and those that would begin.
+    within: usize,
+    under_way: usize,
+    beginning: VecDeque<Asker>,
+    /// Those who wait until nothing is under way.
+    quiet: BTreeSet<Asker>,
+    /// What each desk waits for.
+    waiting: BTreeMap<Asking, BTreeSet<Place>>,
 }
 
 /// Something that arrived for an episode.
-type Delivery = (usize, Place, Arrived);
+type Delivery = (Asking, Place, Arrived);
 
 impl<'a, 'b> World<'a, 'b> {
-    fn new(cast: Cast<'a>, outside: &'b mut dyn Outside) -> Self {
+    fn new(cast: Cast<'a>, outside: &'b mut dyn Outside, within: usize) -> Self {
         World {
             policies: cast.policies,
             turns: BTreeMap::new(),
@@ -207,12 +258,16 @@ impl<'a, 'b> World<'a, 'b> {
             jobs: BTreeMap::new(),
             jobs_begun: 0,
             timers: BinaryHeap::new(),
+            within,
+            under_way: 0,
+            beginning: VecDeque::new(),
+            quiet: BTreeSet::new(),
             waiting: BTreeMap::new(),
         }
     }
 
     /// Passes on an episode's questions.
-    fn ask(&mut self, at: usize, desk: &Shared) -> Result<(), ContactError> {
+    fn ask(&mut self, at: Asking, desk: &Shared) -> Result<(), ContactError> {
         let questions = std::mem::take(&mut desk.borrow_mut().outbox);
         for (place, question) in questions {
             match question {
@@ -234,6 +289,10 @@ impl<'a, 'b> World<'a, 'b> {
                 Question::Wait(time) => {
                     self.timers.push(Reverse((self.outside.now() + time, at, place.clone())));
                 }
+                Question::Begin => self.beginning.push_back((at, place.clone())),
+                Question::Quiet => {
+                    self.quiet.insert((at, place.clone()));
+                }
             }
             self.waiting.entry(at).or_default().insert(place);
         }
@@ -241,11 +300,11 @@ impl<'a, 'b> World<'a, 'b> {
     }
 
     fn is_asked_by(&self, at: usize) -> bool {
-        self.waiting.get(&at).is_some_and(|places| !places.is_empty())
+        self.waiting.range((at, 0)..=(at, u32::MAX)).any(|(_, places)| !places.is_empty())
     }
 
     /// Cancels what an episode no longer waits for. Work that has begun continues, and its result is dropped.
-    fn give_up(&mut self, at: usize, desk: &Shared) {
+    fn give_up(&mut self, at: Asking, desk: &Shared) {
         let given_up = std::mem::take(&mut desk.borrow_mut().given_up);
         for place in given_up {
             desk.borrow_mut().outbox.retain(|(asked, _)| *asked != place);
@@ -260,6 +319,8 @@ impl<'a, 'b> World<'a, 'b> {
             }
             self.jobs.retain(|_, by| *by != asker);
             self.timers.retain(|Reverse((_, at, place))| (*at, place) != (asker.0, &asker.1));
+            self.beginning.retain(|by| *by != asker);
+            self.quiet.remove(&asker);
         }
     }
 
@@ -277,7 +338,10 @@ impl<'a, 'b> World<'a, 'b> {
     /// The number of turns that nobody will answer.
     fn listen(&mut self) -> Result<Vec<Delivery>, usize> {
         loop {
-            let mut arrived = Vec::new();
+            let mut arrived = self.may_go_on();
+            if !arrived.is_empty() {
+                return Ok(self.delivered(arrived));
+            }
             let mut is_working = false;
             let mut busy = Vec::new();
             for at in 0..self.policies.len() {
@@ -309,14 +373,35 @@ impl<'a, 'b> World<'a, 'b> {
                 self.outside_over(until, &mut arrived);
             }
             if !arrived.is_empty() {
-                for (at, place, _) in &arrived {
-                    if let Some(places) = self.waiting.get_mut(at) {
-                        places.remove(place);
-                    }
-                }
-                return Ok(arrived);
+                return Ok(self.delivered(arrived));
             }
         }
+    }
+
+    /// Those who need not wait for anybody outside: episodes for which there is room, or, where nothing is under way, whoever waited
+    /// for that. An episode whose room is taken by those who wait for it begins as well.
+    fn may_go_on(&mut self) -> Vec<Delivery> {
+        let room = self.within.saturating_sub(self.under_way).min(self.beginning.len());
+        let mut asked: Vec<Asker> = self.beginning.drain(..room).collect();
+        let is_quiet = self.turns.is_empty() && self.jobs.is_empty() && self.timers.is_empty();
+        if asked.is_empty() && is_quiet && self.quiet.is_empty() {
+            asked.extend(self.beginning.pop_front());
+        }
+        self.under_way += asked.len();
+        if asked.is_empty() && is_quiet {
+            asked.extend(std::mem::take(&mut self.quiet));
+        }
+        asked.into_iter().map(|(at, place)| (at, place, Arrived::Now)).collect()
+    }
+
+    /// These answers, which nobody waits for any more.
+    fn delivered(&mut self, arrived: Vec<Delivery>) -> Vec<Delivery> {
+        for (at, place, _) in &arrived {
+            if let Some(places) = self.waiting.get_mut(at) {
+                places.remove(place);
+            }
+        }
+        arrived
     }
 
     fn answered(&mut self, policy: usize, answers: Vec<Answered>, arrived: &mut Vec<Delivery>) {
@@ -336,7 +421,7 @@ impl<'a, 'b> World<'a, 'b> {
         let now = self.outside.now();
         while self.timers.peek().is_some_and(|Reverse((due, ..))| *due <= now) {
             let Some(Reverse((_, at, place))) = self.timers.pop() else { break };
-            arrived.push((at, place, Arrived::Time));
+            arrived.push((at, place, Arrived::Now));
         }
     }
 }

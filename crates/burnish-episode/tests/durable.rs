@@ -12,7 +12,7 @@ use burnish_core::{
 };
 use burnish_episode::{
     Agent, Ask, Cast, ContactError, Finished, Handle, Known, Outside, RunError, Simulated, Started, Threads,
-    Work, run,
+    Work, run, run_programs,
 };
 use proptest::prelude::*;
 
@@ -507,4 +507,122 @@ fn turns_side_by_side_grow_one_trace_in_their_order() {
         (replayed.value, replayed.traces, replayed.record),
         (played.value, played.traces, played.record)
     );
+}
+
+/// One turn after a wait; says what it was told.
+async fn after(handle: Handle, milliseconds: u64) -> Result<String, ContactError> {
+    handle.wait(Duration::from_millis(milliseconds)).await?;
+    let agent = handle.agent(&"policy".into(), Trace::new());
+    Ok(handle.sample(&agent, ask(&[], handle.seed(&agent, 0))).await?.message.content)
+}
+
+#[test]
+fn an_episode_within_a_function_is_what_it_would_be_alone() {
+    let alone =
+        finished(Known::default(), &mut seeds(), &mut simulated(), async |handle| after(handle, 3).await);
+    let alone = alone.unwrap();
+    let within = async |outer: Handle, known: Known| {
+        outer.episode(address(0), known, async |handle| after(handle, 3).await).await
+    };
+    let program =
+        Started::new(address(9), Known::default(), async |outer| within(outer, Known::default()).await);
+    let over =
+        run(vec![program], Cast::default().with("policy", &mut seeds()), &mut simulated()).unwrap().remove(0);
+    assert!(over.record.contacts.is_empty() && over.record.agents.is_empty() && over.traces.is_empty());
+    let inner = over.value;
+    assert_eq!((&inner.value, &inner.record, &inner.traces), (&alone.value, &alone.record, &alone.traces));
+    // On its record nobody is asked, and no time passes.
+    let again = known(&inner);
+    let program = Started::new(address(9), Known::default(), async move |outer| within(outer, again).await);
+    let over =
+        run(vec![program], Cast::default().with("policy", &mut mute()), &mut simulated()).unwrap().remove(0);
+    assert_eq!((over.value.value, over.value.record), (alone.value, alone.record));
+}
+
+#[test]
+fn no_function_waits_for_the_episodes_of_another_and_no_more_are_under_way_than_may_be() {
+    // Two functions play two episodes each, one after the other; those of the second are slow.
+    let (events, under_way) = (RefCell::new(Vec::new()), RefCell::new((0, 0)));
+    let program = |name: &'static str, milliseconds: u64| {
+        let (events, under_way) = (&events, &under_way);
+        Started::new(address(0), Known::default(), async move |outer: Handle| {
+            for number in 0..2 {
+                let over = outer.all(3, |at, outer| async move {
+                    outer
+                        .episode(address(1 + at as usize), Known::default(), async |handle| {
+                            let now = under_way.borrow().0 + 1;
+                            let most = under_way.borrow().1.max(now);
+                            *under_way.borrow_mut() = (now, most);
+                            let said = after(handle, milliseconds).await;
+                            under_way.borrow_mut().0 -= 1;
+                            said
+                        })
+                        .await
+                });
+                over.await.into_iter().collect::<Result<Vec<_>, _>>()?;
+                events.borrow_mut().push(format!("{name}{number}"));
+            }
+            Ok::<(), RunError<ContactError>>(())
+        })
+    };
+    let mut most = |within: usize| {
+        let programs = vec![program("fast", 1), program("slow", 100)];
+        run_programs(9, within, programs, Cast::default().with("policy", &mut seeds()), &mut simulated())
+            .unwrap();
+        (events.take(), std::mem::take(&mut under_way.borrow_mut().1))
+    };
+    let whole = ["fast0", "fast1", "slow0", "slow1"].map(str::to_owned).to_vec();
+    assert_eq!(most(usize::MAX), (whole.clone(), 6));
+    assert_eq!(most(4), (whole, 4));
+    assert_eq!(most(1).1, 1);
+}
+
+#[test]
+fn quiet_comes_when_nothing_is_under_way_and_to_all_who_wait_for_it_at_once() {
+    let events = RefCell::new(Vec::new());
+    let program = |milliseconds: u64| {
+        let events = &events;
+        Started::new(address(0), Known::default(), async move |outer: Handle| {
+            outer.wait(Duration::from_millis(milliseconds)).await?;
+            events.borrow_mut().push(milliseconds);
+            outer.quiet().await;
+            events.borrow_mut().push(100 + milliseconds);
+            Ok::<(), ContactError>(())
+        })
+    };
+    run(vec![program(9), program(1), program(5)], Cast::default(), &mut simulated()).unwrap();
+    assert_eq!(*events.borrow(), [1, 5, 9, 109, 101, 105]);
+}
+
+#[test]
+fn an_episode_within_an_episode_begins_although_the_outer_one_takes_all_the_room() {
+    let program = Started::new(address(0), Known::default(), async |outer: Handle| {
+        let middle = outer.episode(address(1), Known::default(), async |middle| {
+            middle.episode(address(2), Known::default(), async |inner| after(inner, 1).await).await
+        });
+        middle.await.map(|over| over.value.value)
+    });
+    let cast = || Cast::default();
+    let mut policy = seeds();
+    let over =
+        run_programs(1, 1, vec![program], cast().with("policy", &mut policy), &mut simulated()).unwrap();
+    let alone = Started::new(address(2), Known::default(), async |handle| after(handle, 1).await);
+    let alone = run(vec![alone], cast().with("policy", &mut seeds()), &mut simulated()).unwrap();
+    assert_eq!(over[0].value, alone[0].value);
+}
+
+#[test]
+fn an_episode_within_a_function_that_does_not_fit_its_record_is_an_error_of_the_function() {
+    let two = async |handle: Handle| {
+        after(handle.clone(), 1).await?;
+        after(handle, 1).await
+    };
+    let longer = finished(Known::default(), &mut seeds(), &mut simulated(), two).unwrap();
+    let program = Started::new(address(9), Known::default(), async move |outer: Handle| {
+        let over = outer.episode(address(0), known(&longer), async |handle| after(handle, 1).await).await;
+        over.map(|over| over.value)
+    });
+    let error =
+        run(vec![program], Cast::default().with("policy", &mut mute()), &mut simulated()).unwrap_err();
+    assert!(error.to_string().contains("the record goes on"), "{error}");
 }

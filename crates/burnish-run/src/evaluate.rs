@@ -16,7 +16,7 @@ use crate::RunError;
 use crate::eval_set::EvalSet;
 use crate::learner::Learner;
 use crate::online::plan_of;
-use crate::online::scene::{PlayedTask, Scene};
+use crate::online::scene::{Played, Scene};
 use crate::seeds::Draws;
 use crate::stages;
 use burnish_recipe::{Recipe, StrategySection};
@@ -147,15 +147,15 @@ pub(crate) fn play_by(
     let plan: Box<dyn RolloutPlan> = if recipe.eval.draft { plan_of(recipe)? } else { Box::new(Plain) };
     let mut played = scene.play(policy, &*plan, tasks)?;
     if recipe.eval.cycle && set.can_be_turned() {
-        scene.go_on(policy, &CycleCheck, tasks, &mut played)?;
+        played = scene.go_on(policy, &CycleCheck, tasks, played)?;
     }
     Ok(played.into_iter().flat_map(answers).collect())
 }
 
 /// The answers to a task. The tokens of drafts count for the first answer that read them.
-fn answers(played: PlayedTask) -> Vec<Episode> {
+fn answers(played: Played) -> Vec<Episode> {
     let (mut answers, mut drafts): (Vec<Episode>, Vec<Episode>) = (Vec::new(), Vec::new());
-    for spawned in played.episodes {
+    for spawned in played {
         let role = spawned.role;
         let is_draft = role == Role::Thought || role.phase() == Phase::Upstream;
         if !is_draft && !role.is_member() {

@@ -13,8 +13,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use burnish_core::{Episode, Message, Task, TaskId, Trace, Validity};
-use burnish_env::rollout::RolloutSpec;
-use burnish_env::{Goals, Wanted};
+use burnish_env::{Generator, Goals, Wanted};
 use burnish_http::block_on;
 use burnish_model::{Chat, Model};
 use burnish_recipe::{GOAL_INFORMATION, GoalTokens, Recipe};
@@ -79,10 +78,14 @@ impl GoalReader {
     ///
     /// # Errors
     /// If the server does not answer, or the environment has a component of that name.
-    pub(crate) fn judge(&self, spec: &RolloutSpec<'_>, episodes: &mut [Episode]) -> Result<(), RunError> {
-        let Some(goals) = spec.generator.goals() else { return Ok(()) };
-        let tasks: HashMap<&TaskId, &Task> =
-            spec.spawns.iter().map(|spawn| (&spawn.task.id, spawn.task)).collect();
+    pub(crate) fn judge(
+        &self,
+        generator: &dyn Generator,
+        tasks: &[&Task],
+        episodes: &mut [Episode],
+    ) -> Result<(), RunError> {
+        let Some(goals) = generator.goals() else { return Ok(()) };
+        let tasks: HashMap<&TaskId, &Task> = tasks.iter().map(|task| (&task.id, *task)).collect();
         let pairs: Vec<Option<[Wanted; 2]>> = episodes
             .iter()
             .map(|episode| {
@@ -191,7 +194,7 @@ mod tests {
     use std::path::Path;
 
     use burnish_core::{Sampling, Script, StopReason};
-    use burnish_env::rollout::{self, Overlong, SeedPlace, Spawn};
+    use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
     use burnish_recipe::Source;
     use serde_json::{Value, json};
 
@@ -224,7 +227,7 @@ mod tests {
         for (episode, answers) in episodes.iter_mut().zip(answers) {
             episode.answers = answers.iter().map(|answer| Message::assistant(*answer)).collect();
         }
-        reader.judge(&spec, &mut episodes).unwrap();
+        reader.judge(&*generator, &[&tasks[0]], &mut episodes).unwrap();
         (tasks[0].clone(), episodes)
     }
 

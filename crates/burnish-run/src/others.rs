@@ -1,7 +1,8 @@
 //! The models of a recipe that have to do with episodes besides the trained one: the simulated user, who takes part, and
 //! those that help to judge: the extractor of answers, the reward model and the model of goals.
 
-use burnish_core::{Episode, Policy};
+use burnish_core::{Episode, Policy, Task};
+use burnish_env::Generator;
 use burnish_env::rollout::{self, Partners, RolloutSpec};
 use burnish_model::Tokenizer;
 use burnish_tensor::Device;
@@ -57,8 +58,7 @@ impl Others {
         self.reward_model.is_some() || self.goal.is_some()
     }
 
-    /// Plays `spec` with the partners, and has the reward model, and the model of goals, judge its episodes. Everything that a
-    /// run plays is played here.
+    /// Plays `spec` with the partners, and has its episodes judged ([`Others::judge`]).
     ///
     /// # Errors
     /// If a policy fails, a prompt does not fit, a server does not answer, or two judges give the same reward.
@@ -68,13 +68,28 @@ impl Others {
         spec: &RolloutSpec<'_>,
     ) -> Result<Vec<Episode>, RunError> {
         let mut episodes = rollout::play(policy, &RolloutSpec { partners: self.partners.as_ref(), ..*spec })?;
+        let tasks: Vec<&Task> = spec.spawns.iter().map(|spawn| spawn.task).collect();
+        self.judge(spec.generator, &tasks, &mut episodes)?;
+        Ok(episodes)
+    }
+
+    /// Has the reward model, and the model of goals, judge episodes of these tasks.
+    ///
+    /// # Errors
+    /// If a server does not answer, or two judges give the same reward.
+    pub(crate) fn judge(
+        &self,
+        generator: &dyn Generator,
+        tasks: &[&Task],
+        episodes: &mut [Episode],
+    ) -> Result<(), RunError> {
         if let Some(model) = &self.reward_model {
-            model.judge(&mut episodes)?;
+            model.judge(episodes)?;
         }
         if let Some(reader) = &self.goal {
-            reader.judge(spec, &mut episodes)?;
+            reader.judge(generator, tasks, episodes)?;
         }
-        Ok(episodes)
+        Ok(())
     }
 }
 

@@ -1,12 +1,14 @@
 //! Replays stored episodes from their records: nothing is sampled, and everything must come out as before.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::task::{Context, Waker};
 
-use burnish_core::{Episode, Sampling, Task, Trace};
+use burnish_core::{Episode, Message, Sampling, Task, Trace};
 use burnish_env::rollout::{self, Overlong, Partners, Playing, RolloutSpec, SeedPlace, Spawn};
 use burnish_reason::Player;
-use burnish_rl::plan::{Group, Request, Role, RolloutPlan};
+use burnish_rl::SettingError;
+use burnish_rl::plan::{Group, PlanError, Request, Role, RolloutPlan, Waited, World};
 
 use crate::RunError;
 use crate::evaluate::strategy_of;
@@ -127,9 +129,35 @@ fn difference(again: &Episode, was: &Episode, is_judged_elsewhere: bool) -> Opti
 
 /// The request of a plan for the draft of a task, if the plan has drafts.
 fn draft_of(plan: &dyn RolloutPlan, task: &Task, recipe: &Recipe) -> Option<Request> {
-    let rollouts = recipe.rollout.group_size;
-    let group = Group::new(task, (rollouts, 0.0, 0), Box::new(|| Ok(Vec::new())), Vec::new());
-    // As far as its first episodes.
+    let first = First::default();
+    let group = Group::new(task, (recipe.rollout.group_size, 0.0, 0), &first, Vec::new());
     let _ = plan.play(&group).as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    group.take_requests().into_iter().find(|request| request.role == Role::Draft)
+    first.0.take().into_iter().find(|request| request.role == Role::Draft)
+}
+
+/// Sees what a plan requests first, and lets it wait.
+#[derive(Default)]
+struct First(RefCell<Vec<Request>>);
+
+impl World for First {
+    fn opening(&self) -> Result<Vec<Message>, PlanError> {
+        Ok(Vec::new())
+    }
+
+    fn counterpart(&self) -> Result<Task, PlanError> {
+        Err(SettingError::new("plan", "nothing is played here").into())
+    }
+
+    fn reversed(&self, _: &Task, _: &str) -> Option<Task> {
+        None
+    }
+
+    fn play<'a>(
+        &'a self,
+        _: &'a Group<'a>,
+        requests: &'a [(Request, usize)],
+    ) -> Waited<'a, Result<Vec<Episode>, PlanError>> {
+        self.0.borrow_mut().extend(requests.iter().map(|(request, _)| request.clone()));
+        Box::pin(std::future::pending())
+    }
 }

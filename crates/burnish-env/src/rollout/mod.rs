@@ -157,6 +157,19 @@ impl<'a> Spawn<'a> {
         tasks.iter().enumerate().map(spawn).collect()
     }
 
+    /// What is known of its episodes before they begin.
+    fn known(&self) -> Known {
+        match self.start {
+            Start::Within { episode, turn } => before(episode, turn),
+            Start::Opening | Start::Messages(_) => Known::default(),
+        }
+    }
+
+    /// The error of an episode that does not continue from what is known of it.
+    fn not_its_record(&self, rollout: usize, source: ContactError) -> RolloutError {
+        RolloutError::Record { task: self.task.id.clone(), role: self.role, rollout, source }
+    }
+
     /// The address of one of the episodes.
     fn address(&self, rollout: usize) -> Address {
         Address { rollout: self.place.rollout + rollout as u64, ..self.place }
@@ -326,13 +339,7 @@ pub fn play_with(
         return Err(RolloutError::NoTurns);
     }
     let played = spec.spawns.iter().flat_map(|spawn| (0..spawn.count).map(move |rollout| (spawn, rollout)));
-    let started = played.map(|(spawn, rollout)| {
-        let known = match spawn.start {
-            Start::Within { episode, turn } => before(episode, turn),
-            Start::Opening | Start::Messages(_) => Known::default(),
-        };
-        started(spec, spawn, rollout, known, false)
-    });
+    let started = played.map(|(spawn, rollout)| started(spec, spawn, rollout, spawn.known(), false));
     let at_once = spec.generator.at_once().unwrap_or(usize::MAX);
     let finished = burnish_episode::run_at_most(at_once, started.collect(), cast, outside);
     let finished = finished.map_err(|error| explained(spec, error))?;
@@ -348,8 +355,8 @@ pub fn replay(spec: &RolloutSpec<'_>, spawn: &Spawn<'_>, episode: &Episode) -> R
     alone(spec, spawn, started(spec, spawn, episode.rollout, recorded(episode), true)).map(episode_of)
 }
 
-/// Plays one episode within another function: `handle` is one of its branches, at the address of the spawn's first episode.
-/// Contacts and traces are the function's, and not the episode's.
+/// Plays one of the episodes of a spawn within another function. Its record and its traces are its own. Most that may be under way
+/// is for whoever runs the function to say ([`burnish_episode::run_programs`], [`Generator::at_once`]).
 ///
 /// # Errors
 /// As [`play`].
@@ -357,8 +364,15 @@ pub async fn play_within(
     handle: &Handle,
     spec: &RolloutSpec<'_>,
     spawn: &Spawn<'_>,
+    rollout: usize,
 ) -> Result<Episode, RolloutError> {
-    player::Player::new(handle, spec, spawn, 0, false).play().await
+    let play = async |handle: Handle| player::Player::new(&handle, spec, spawn, rollout, false).play().await;
+    let finished = handle.episode(spawn.address(rollout), spawn.known(), play).await;
+    finished.map(episode_of).map_err(|error| match error {
+        RunError::Episode(error) => error,
+        RunError::Contact { source, .. } => spawn.not_its_record(rollout, source),
+        RunError::Lost { .. } | RunError::Stuck { .. } => RolloutError::Lost { turns: 0 },
+    })
 }
 
 /// The conversation of an episode up to its last answer, and the tools that were offered in it. The environment is asked again
@@ -399,11 +413,11 @@ fn alone<T>(
 fn explained(spec: &RolloutSpec<'_>, error: RunError<RolloutError>) -> RolloutError {
     let of = |at: usize, source: ContactError| {
         let mut before = 0;
-        for Spawn { task, role, count, .. } in spec.spawns {
-            if at < before + count {
-                return RolloutError::Record { task: task.id.clone(), role, rollout: at - before, source };
+        for spawn in spec.spawns {
+            if at < before + spawn.count {
+                return spawn.not_its_record(at - before, source);
             }
-            before += count;
+            before += spawn.count;
         }
         RolloutError::Lost { turns: 0 }
     };

@@ -4,8 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use burnish_core::digest::Rule;
+use burnish_core::rng::Address;
 use burnish_core::{Message, PolicyError, Sampling, Task, Trace, Verdict, json, rng};
-use burnish_episode::{Ask, ContactError, Handle, Waited};
+use burnish_episode::{Ask, ContactError, Handle, Known, RunError, Waited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -31,17 +32,14 @@ pub trait World {
     /// If it can't be had: the reason.
     fn judge(&self, task: &Task, answers: &[Message]) -> Result<Verdict, String>;
 
-    /// Plays an episode of a task by a strategy, in a branch of a function. An episode that could not be judged has failed, with a
+    /// Plays an episode of a task by a strategy, within a function. An episode that could not be judged has failed, with a
     /// reward of 0. Every strategy meets the same random numbers.
     fn play<'a>(
         &'a self,
-        handle: Handle,
+        handle: &'a Handle,
         task: &'a Task,
         strategy: &'a StrategyConfig,
     ) -> Waited<'a, Result<Outcome, String>>;
-
-    /// Most episodes that can be played at once.
-    fn at_once(&self) -> usize;
 }
 
 /// What functions were told, kept while the artefact is not complete. So a run that was killed asks nothing twice.
@@ -161,8 +159,15 @@ impl<'a> Bench<'a> {
     ) -> Result<Vec<Message>, MakerError> {
         let who = self.called(who)?;
         let questions: Vec<_> = conversations.iter().map(|messages| (who, messages, sampling)).collect();
-        self.contacts(&questions, usize::MAX, async |handle, (who, messages, sampling)| {
-            Ok(ask(&handle, who, messages.clone(), sampling).await?)
+        self.contacts(&questions, async |key, (who, messages, sampling)| {
+            // Episodes of tasks have the rollout 0.
+            let address = Address { rollout: key + 1, ..self.handle.address() };
+            let asked = async |handle: Handle| ask(&handle, who, messages.clone(), sampling).await;
+            let over = self.handle.episode(address, Known::default(), asked).await;
+            over.map(|finished| finished.value).map_err(|error| match error {
+                RunError::Episode(error) => error.into(),
+                other => MakerError::Environment(other.to_string()),
+            })
         })
         .await
     }
@@ -185,49 +190,41 @@ impl<'a> Bench<'a> {
     pub async fn play(&self, strategy: &StrategyConfig, tasks: &[&Task]) -> Result<Vec<Outcome>, MakerError> {
         let world = self.shop.world;
         let questions: Vec<_> = tasks.iter().map(|task| (strategy, *task)).collect();
-        self.contacts(&questions, world.at_once(), async |handle, (strategy, task)| {
-            world.play(handle, task, strategy).await.map_err(MakerError::Environment)
+        self.contacts(&questions, async |_, (strategy, task)| {
+            world.play(&self.handle, task, strategy).await.map_err(MakerError::Environment)
         })
         .await
     }
 
-    /// The answers to questions that are asked side by side, `at_once` at a time: from the ledger, or else from `answer`. A
-    /// question's branch depends only on its number and on how many contacts there were before.
+    /// The answers to questions that are asked side by side: from the ledger, or else from `answer`. A question's key depends only on
+    /// its number and on how many contacts there were before.
     async fn contacts<Q: Serialize + Copy, T: Serialize + DeserializeOwned>(
         &self,
         questions: &[Q],
-        at_once: usize,
-        answer: impl AsyncFn(Handle, Q) -> Result<T, MakerError>,
+        answer: impl AsyncFn(u64, Q) -> Result<T, MakerError>,
     ) -> Result<Vec<T>, MakerError> {
         let contact = self.contacts.replace(self.contacts.get() + 1);
-        let mut answers = Vec::with_capacity(questions.len());
-        for first in (0..questions.len()).step_by(at_once.max(1)) {
-            let count = (questions.len() - first).min(at_once.max(1));
-            let told = self.handle.all(count as u32, |at, _| {
-                let number = first as u32 + at;
-                self.contact((contact, number), questions[number as usize], &answer)
-            });
-            answers.extend(told.await.into_iter().collect::<Result<Vec<T>, MakerError>>()?);
-        }
-        Ok(answers)
+        let told = self.handle.all(questions.len() as u32, |number, _| {
+            let key = u64::from(contact) << 32 | u64::from(number);
+            self.contact(key, questions[number as usize], &answer)
+        });
+        told.await.into_iter().collect()
     }
 
     async fn contact<Q: Serialize + Copy, T: Serialize + DeserializeOwned>(
         &self,
-        (contact, number): (u32, u32),
+        key: u64,
         question: Q,
-        answer: &impl AsyncFn(Handle, Q) -> Result<T, MakerError>,
+        answer: &impl AsyncFn(u64, Q) -> Result<T, MakerError>,
     ) -> Result<T, MakerError> {
         let unwritable = |error: serde_json::Error| MakerError::Environment(error.to_string());
         let asked = Rule::Xxh3.digest(json::text(&question).map_err(unwritable)?.as_bytes());
-        let (ledger, key) = (self.shop.ledger, u64::from(contact) << 32 | u64::from(number));
+        let ledger = self.shop.ledger;
         let told = ledger.told(self.name, key, &asked);
         if let Some(told) = told.and_then(|told| serde_json::from_value(told).ok()) {
             return Ok(told);
         }
-        let branch = self.handle.branch(contact).branch(number);
-        let told = answer(branch.clone(), question).await?;
-        branch.forget();
+        let told = answer(key, question).await?;
         let value = serde_json::to_value(&told).map_err(unwritable)?;
         ledger.keep(self.name, key, &asked, value).map_err(MakerError::Environment)?;
         Ok(told)

@@ -189,7 +189,7 @@ mod tests {
     use std::cell::RefCell;
 
     use burnish_core::{Sampling, Script, StopReason, TaskId, Turn, Verdict};
-    use burnish_episode::{Ask, Cast, Handle, Known, RunError, Started, Threads, Waited, run};
+    use burnish_episode::{Ask, Cast, Handle, Known, RunError, Started, Threads, Waited, run_programs};
     use serde_json::{Value, json};
 
     use super::*;
@@ -205,8 +205,8 @@ mod tests {
         }
     }
 
-    /// Its tasks are called by the seed that drew them; answers are right that say `yes`. Plays so many episodes at once.
-    struct Names(usize);
+    /// Its tasks are called by the seed that drew them; answers are right that say `yes`.
+    struct Names;
 
     impl World for Names {
         fn fresh(&self, seed: u64, skip: usize, count: usize) -> Result<Vec<Task>, String> {
@@ -218,27 +218,27 @@ mod tests {
             Ok(Verdict::scored("right", 1.0, answer.content == "yes"))
         }
 
-        /// The policy's answer to a question of the strategy's name.
+        /// The policy's answer to a question of the strategy's name, at an address of the task's name.
         fn play<'a>(
             &'a self,
-            handle: Handle,
-            _: &'a Task,
+            handle: &'a Handle,
+            task: &'a Task,
             strategy: &'a StrategyConfig,
         ) -> Waited<'a, Result<Outcome, String>> {
             Box::pin(async move {
-                let agent = handle.agent(&POLICY.into(), burnish_core::Trace::new());
-                let (messages, sampling) = (vec![Message::user(&*strategy.strategy)], Sampling::greedy(4));
-                let (seed, prefix) = (handle.seed(&agent, 0), Vec::new());
-                let (messages, sampling, tools) =
-                    (messages.into(), sampling.into(), std::sync::Arc::default());
-                let ask = Ask { messages, tools, prefix, sampling, seed };
-                let said = handle.sample(&agent, ask).await.map_err(|error| error.to_string())?;
+                let address = Address { task: task.id.0.len() as u64, ..handle.address() };
+                let played = async |handle: Handle| {
+                    let agent = handle.agent(&POLICY.into(), burnish_core::Trace::new());
+                    let messages = vec![Message::user(&*strategy.strategy)].into();
+                    let sampling = Sampling::greedy(4).into();
+                    let (seed, prefix) = (handle.seed(&agent, 0), Vec::new());
+                    let tools = std::sync::Arc::default();
+                    handle.sample(&agent, Ask { messages, tools, prefix, sampling, seed }).await
+                };
+                let over = handle.episode(address, Known::default(), played).await;
+                let said = over.map_err(|error| error.to_string())?.value;
                 Ok(Outcome { answers: vec![said.message], success: true, reward: 1.0, tokens: 1 })
             })
-        }
-
-        fn at_once(&self) -> usize {
-            self.0
         }
     }
 
@@ -246,8 +246,8 @@ mod tests {
     #[derive(Default)]
     struct Lines {
         told: RefCell<BTreeMap<(String, u64, String), Value>>,
-        /// Episodes at once.
-        at_once: usize,
+        /// Most episodes that are under way; 0 stands for any number.
+        within: usize,
     }
 
     impl Ledger for Lines {
@@ -279,7 +279,7 @@ mod tests {
         function: impl AsyncFn(&Bench<'_>) -> Result<(), MakerError>,
     ) -> Result<(Finished, usize), String> {
         let sampling = Sampling::greedy(4);
-        let world = Names(lines.at_once);
+        let world = Names;
         let shop = Shop { world: &world, ledger: lines, kind, sampling: &sampling, has_teacher };
         let outcome = |success| Outcome { answers: Vec::new(), success, reward: 1.0, tokens: 2 };
         let own = [Played { task: task("own"), episodes: [false, true].map(outcome).into() }];
@@ -295,7 +295,9 @@ mod tests {
         });
         let mut teacher = Script::new(|_: &Turn| Ok(("yes".to_owned(), StopReason::EndToken)));
         let cast = Cast::default().with(POLICY, &mut policy).with(TEACHER, &mut teacher);
-        let over: Result<_, RunError<MakerError>> = run(vec![started], cast, &mut Threads::default());
+        let within = if lines.within == 0 { usize::MAX } else { lines.within };
+        let over: Result<_, RunError<MakerError>> =
+            run_programs(1, within, vec![started], cast, &mut Threads::default());
         drop(policy);
         let over = over.map_err(|error| error.to_string())?.remove(0);
         assert!(over.record.contacts.is_empty() && over.traces.is_empty(), "the ledger has what was told");
@@ -333,10 +335,10 @@ mod tests {
 
     #[test]
     fn what_was_told_before_is_not_asked_again_and_leaves_later_seeds_alone() {
-        let own = task("own");
+        let own = ["a", "bb", "ccc"].map(task);
         let function = async |bench: &Bench<'_>| {
             let first = bench.ask(POLICY, vec![Message::user("a")], bench.sampling()).await?;
-            let played = bench.play(&StrategyConfig::new("majority"), &[&own, &own, &own]).await?;
+            let played = bench.play(&StrategyConfig::new("majority"), &own.each_ref()).await?;
             let last = bench.ask(POLICY, vec![Message::user("b")], bench.sampling()).await?;
             let said = played.into_iter().flat_map(|played| played.answers).chain([first, last]);
             let said: Vec<String> = said.map(|message| message.content).collect();
@@ -345,10 +347,10 @@ mod tests {
             bench.report(json!(said));
             Ok(())
         };
-        let lines = Lines { at_once: 2, ..Lines::default() };
+        let lines = Lines { within: 2, ..Lines::default() };
         let (whole, asked) = on_bench_with(&lines, MakeKind::Rows, false, function).unwrap();
         assert_eq!((asked, lines.told.borrow().len()), (5, 5), "each episode is kept by itself");
-        let wide = Lines { at_once: 9, ..Lines::default() };
+        let wide = Lines::default();
         assert_eq!(on_bench_with(&wide, MakeKind::Rows, false, function).unwrap(), (whole.clone(), 5));
         assert_eq!(*wide.told.borrow(), *lines.told.borrow(), "however many are played at once");
         // Everything is known; then all but the first answer; then nothing, since another question was asked there.

@@ -1,26 +1,61 @@
 //! The group of a task while a plan plays it.
 
 use std::cell::{Ref, RefCell};
-use std::future::poll_fn;
+use std::collections::BTreeMap;
+use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use burnish_core::{Episode, Message, Task, Verdict};
 
 use super::{Request, Role, Spawned};
 use crate::SettingError;
 
-/// What a plan does for one task.
-pub type Program<'a> = Pin<Box<dyn Future<Output = Result<(), SettingError>> + 'a>>;
+/// A future of a plan.
+pub type Waited<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// The messages that open an episode of a task.
-pub type Opening<'a> = Box<dyn Fn() -> Result<Vec<Message>, SettingError> + 'a>;
+/// What a plan does for one task.
+pub type Program<'a> = Waited<'a, Result<(), PlanError>>;
+
+/// Why a group can't be played.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A setting does not fit the environment.
+    #[error("plan.{0}")]
+    Setting(#[from] SettingError),
+    /// An episode could not be played.
+    #[error("{0}")]
+    World(#[source] Box<dyn Error>),
+}
+
+/// The environment of a group.
+pub trait World {
+    /// The messages with which an episode of the task opens.
+    ///
+    /// # Errors
+    /// If it can't play the task.
+    fn opening(&self) -> Result<Vec<Message>, PlanError>;
+
+    /// The task turned round ([`COUNTERPART`](crate::fact::COUNTERPART)).
+    ///
+    /// # Errors
+    /// If it can't turn tasks round.
+    fn counterpart(&self) -> Result<Task, PlanError>;
+
+    /// The other direction of `task`, built from what an answer to it states; `None` if the answer states nothing that could be asked
+    /// for.
+    fn reversed(&self, task: &Task, answer: &str) -> Option<Task>;
+
+    /// Plays episodes of `group` side by side, until all are over. They come in the order of the requests. Each request is given with the
+    /// number of episodes of its role that were requested before, so that no two draw the same numbers.
+    fn play<'a>(
+        &'a self,
+        group: &'a Group<'a>,
+        requests: &'a [(Request, usize)],
+    ) -> Waited<'a, Result<Vec<Episode>, PlanError>>;
+}
 
 /// The group of a task while it is played: what a plan sees of it, and its way of having episodes played.
-///
-/// A run plays the episodes that the plan waits for ([`Group::take_requests`]). Meanwhile it has those that there are
-/// ([`Group::take_episodes`]); then it gives them back with the new ones ([`Group::give`]).
 pub struct Group<'a> {
     /// The task.
     pub task: &'a Task,
@@ -30,15 +65,10 @@ pub struct Group<'a> {
     pub progress: f64,
     /// Seed of the plan's random choices about this task in this step.
     pub seed: u64,
-    opening: Opening<'a>,
-    state: RefCell<State>,
-}
-
-#[derive(Default)]
-struct State {
-    episodes: Vec<Spawned>,
-    requests: Vec<Request>,
-    is_waiting: bool,
+    world: &'a dyn World,
+    episodes: RefCell<Vec<Spawned>>,
+    /// How many were requested of each role.
+    requested: RefCell<BTreeMap<Role, usize>>,
 }
 
 impl<'a> Group<'a> {
@@ -46,24 +76,45 @@ impl<'a> Group<'a> {
     pub fn new(
         task: &'a Task,
         (rollouts, progress, seed): (usize, f64, u64),
-        opening: Opening<'a>,
+        world: &'a dyn World,
         episodes: Vec<Spawned>,
     ) -> Self {
-        let state = RefCell::new(State { episodes, ..State::default() });
-        Group { task, rollouts, progress, seed, opening, state }
+        let mut requested = BTreeMap::new();
+        for own in &episodes {
+            *requested.entry(own.role).or_default() += 1;
+        }
+        let (episodes, requested) = (RefCell::new(episodes), RefCell::new(requested));
+        Group { task, rollouts, progress, seed, world, episodes, requested }
     }
 
     /// The messages with which an episode of the task opens.
     ///
     /// # Errors
     /// If the environment can't play the task.
-    pub fn opening(&self) -> Result<Vec<Message>, SettingError> {
-        (self.opening)()
+    pub fn opening(&self) -> Result<Vec<Message>, PlanError> {
+        self.world.opening()
+    }
+
+    /// The task turned round. It needs [`COUNTERPART`](crate::fact::COUNTERPART).
+    ///
+    /// # Errors
+    /// If the environment can't turn tasks round.
+    pub fn counterpart(&self) -> Result<Arc<Task>, PlanError> {
+        self.world.counterpart().map(Arc::new)
+    }
+
+    /// The other direction of the task of an episode, built from its last answer; `None` if that states nothing that could be asked
+    /// for. It needs [`COUNTERPART`](crate::fact::COUNTERPART).
+    pub fn reversed(&self, at: usize) -> Option<Arc<Task>> {
+        let episodes = self.episodes();
+        let own = &episodes[at];
+        let answer = &own.episode.answers.last()?.content;
+        self.world.reversed(own.task.as_deref().unwrap_or(self.task), answer).map(Arc::new)
     }
 
     /// The episodes so far, in the order in which they were requested.
     pub fn episodes(&self) -> Ref<'_, [Spawned]> {
-        Ref::map(self.state.borrow(), |state| &state.episodes[..])
+        Ref::map(self.episodes.borrow(), |episodes| &episodes[..])
     }
 
     /// An episode.
@@ -76,39 +127,51 @@ impl<'a> Group<'a> {
         self.episodes().iter().enumerate().filter(|(_, own)| own.role == role).map(|(at, _)| at).collect()
     }
 
-    /// Plays episodes side by side, until all are over.
-    pub async fn play(&self, requests: impl IntoIterator<Item = Request>) {
-        let requests: Vec<Request> = requests.into_iter().collect();
-        if requests.is_empty() {
-            return;
+    /// Plays episodes side by side, until all are over. Returns their places, in the order of the requests. Only this group waits for
+    /// them.
+    ///
+    /// # Errors
+    /// If one can't be played. It is for whoever runs the plan, which returns it.
+    pub async fn play(&self, requests: impl IntoIterator<Item = Request>) -> Result<Vec<usize>, PlanError> {
+        let numbered = |request: Request| {
+            let mut requested = self.requested.borrow_mut();
+            let before = requested.entry(request.role).or_default();
+            let first = *before;
+            *before += request.count;
+            (request, first)
+        };
+        let requests: Vec<(Request, usize)> = requests.into_iter().map(numbered).collect();
+        let mut played = self.world.play(self, &requests).await?.into_iter();
+        let mut episodes = self.episodes.borrow_mut();
+        let mut places = Vec::new();
+        for (Request { role, task, start, count, weight, .. }, _) in requests {
+            for episode in played.by_ref().take(count) {
+                let task = task.clone();
+                let new = Spawned { role, task, episode: Arc::new(episode), weight };
+                match start.replaces() {
+                    // It goes on where that one ended.
+                    Some(of) => {
+                        let task = episodes[of].task.take();
+                        episodes[of] = Spawned { task, ..new };
+                        places.push(of);
+                    }
+                    None => {
+                        places.push(episodes.len());
+                        episodes.push(new);
+                    }
+                }
+            }
         }
-        {
-            let mut state = self.state.borrow_mut();
-            state.requests = requests;
-            state.is_waiting = true;
-        }
-        poll_fn(|_| if self.state.borrow().is_waiting { Poll::Pending } else { Poll::Ready(()) }).await;
+        Ok(places)
     }
 
     /// Replaces the verdict on an episode.
     pub fn judge(&self, at: usize, verdict: Verdict) {
-        Arc::make_mut(&mut self.state.borrow_mut().episodes[at].episode).verdict = verdict;
+        Arc::make_mut(&mut self.episodes.borrow_mut()[at].episode).verdict = verdict;
     }
 
-    /// The episodes that the plan waits for; none if it waits for nothing.
-    pub fn take_requests(&self) -> Vec<Request> {
-        std::mem::take(&mut self.state.borrow_mut().requests)
-    }
-
-    /// All episodes so far.
-    pub fn take_episodes(&self) -> Vec<Spawned> {
-        std::mem::take(&mut self.state.borrow_mut().episodes)
-    }
-
-    /// Gives the plan all episodes so far, those that it waited for included.
-    pub fn give(&self, episodes: Vec<Spawned>) {
-        let mut state = self.state.borrow_mut();
-        state.episodes = episodes;
-        state.is_waiting = false;
+    /// All episodes, of a group that is over.
+    pub fn finish(self) -> Vec<Spawned> {
+        self.episodes.into_inner()
     }
 }

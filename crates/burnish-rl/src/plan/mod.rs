@@ -3,14 +3,15 @@
 //!
 //! A plan is an async function over the group of a task ([`Group`]): it has episodes played ([`Request`]), sees how they turned
 //! out, has more played, and may change their verdicts. What it asks for is plain data: a run carries it out without knowing any
-//! plan by name. The functions of all tasks of a step advance together, and the episodes that they wait for are played as one
-//! batch.
+//! plan by name. The functions of all tasks of a step run side by side: their episodes share the sampler's batch, and none waits for
+//! those of another task.
 
 mod group;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use burnish_core::{Episode, Message};
+use burnish_core::{Episode, Message, Task};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,17 +19,17 @@ use crate::SettingError;
 use crate::advantage::Phase;
 use crate::fact::Need;
 
-pub use group::{Group, Opening, Program};
+pub use group::{Group, PlanError, Program, Waited, World};
 
 /// An episode that was requested.
 #[derive(Debug, Clone)]
 pub struct Spawned {
     /// What it is for.
     pub role: Role,
-    /// Index of the episode that it started from, if any.
-    pub of: Option<usize>,
-    /// The episode as it was played. Checks that ask the same question share one.
-    pub episode: std::sync::Arc<Episode>,
+    /// The task that it plays, if it is not that of the group.
+    pub task: Option<Arc<Task>>,
+    /// The episode as it was played.
+    pub episode: Arc<Episode>,
     /// The weight of its advantage ([`Request::weight`]).
     pub weight: f64,
 }
@@ -39,11 +40,11 @@ pub struct Spawned {
 pub enum Role {
     /// It answers the task: a member of the group.
     Rollout,
-    /// It answers the task turned round, which states the task's right answer: also a member of the group.
+    /// It answers the task turned round ([`Group::counterpart`]), which states the task's right answer: also a member of the group.
     Turned,
     /// A short first answer that others start from: a member, credited with what follows from it.
     Draft,
-    /// It goes on where a member ended, and takes its place in the group.
+    /// It goes on where a member ended ([`Start::After`]), and takes its place in the group.
     Extension,
     /// A greedy answer that only the plan looks at. It is neither trained on nor kept.
     Check,
@@ -83,6 +84,9 @@ impl Role {
 pub struct Request {
     /// What they are for.
     pub role: Role,
+    /// The task that they play, if it is not that of the group ([`Group::counterpart`], [`Group::reversed`]). One that is made of an
+    /// episode's end ([`Start::After`]) goes on with that episode's task.
+    pub task: Option<Arc<Task>>,
     /// Where they start.
     pub start: Start,
     /// What the first sampled answer begins with.
@@ -98,24 +102,28 @@ pub struct Request {
 /// Where an episode starts. Numbers are indices into [`Group::episodes`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Start {
-    /// With the prompt of its task; for [`Role::Turned`], with that of the task turned round.
+    /// With the prompt of the task.
     Prompt,
     /// With these messages in place of the prompt.
     Messages(Vec<Message>),
     /// With the prompt; the answers are the environment's own ([`DEMONSTRATED`](crate::fact::DEMONSTRATED)), and nothing is
     /// sampled. For [`Role::Expert`].
     Demonstration,
-    /// With the other direction of an episode's task, built from the episode's last answer. If the answer can't be
-    /// turned into a task, nothing is played.
-    Reversed {
-        /// The episode whose answer is tested.
-        of: usize,
-    },
     /// Where an episode ended: its last answer goes on, without its end token.
     After {
         /// The episode.
         of: usize,
     },
+}
+
+impl Start {
+    /// The episode whose place a started one takes.
+    fn replaces(&self) -> Option<usize> {
+        match self {
+            Start::After { of } => Some(*of),
+            Start::Prompt | Start::Messages(_) | Start::Demonstration => None,
+        }
+    }
 }
 
 /// What an answer begins with: tokens that it did not sample and that are not trained on.
@@ -133,7 +141,7 @@ impl Request {
     /// `count` rollouts of the task, as without a plan.
     pub fn rollouts(count: usize) -> Self {
         let (role, start) = (Role::Rollout, Start::Prompt);
-        Request { role, start, prefix: Vec::new(), count, tokens_max: None, weight: 1.0 }
+        Request { role, task: None, start, prefix: Vec::new(), count, tokens_max: None, weight: 1.0 }
     }
 }
 
@@ -165,7 +173,7 @@ pub trait RolloutPlan: Send + Sync {
     /// If the environment can't do what it needs, or gives a reward that it adds itself.
     fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
         Box::pin(async {
-            group.play([Request::rollouts(group.rollouts)]).await;
+            group.play([Request::rollouts(group.rollouts)]).await?;
             Ok(())
         })
     }

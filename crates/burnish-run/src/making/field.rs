@@ -55,6 +55,12 @@ impl<'a> Field<'a> {
         Ok(Field { recipe, tasks, generator, known, place, stock, drawn: OnceCell::new() })
     }
 
+    /// Most episodes that functions may play at once.
+    pub(super) fn at_once(&self) -> usize {
+        let batches = self.recipe.rollout.batch_max.saturating_mul(BATCHES);
+        self.generator.at_once().map_or(batches, |at_once| at_once.min(batches))
+    }
+
     /// Its id.
     pub(super) fn environment(&self) -> &str {
         self.generator.id()
@@ -87,7 +93,7 @@ impl World for Field<'_> {
 
     fn play<'a>(
         &'a self,
-        handle: Handle,
+        handle: &'a Handle,
         task: &'a Task,
         strategy: &'a StrategyConfig,
     ) -> Waited<'a, Result<Outcome, String>> {
@@ -120,17 +126,12 @@ impl World for Field<'_> {
                 policy: POLICY.into(),
                 place,
             };
-            let episode = play_within(&handle.at(place), &spec, &spawn).await;
+            let episode = play_within(handle, &spec, &spawn, 0).await;
             let episode = episode.map_err(|error| error.to_string())?;
             let reward = episode.verdict.total(&recipe.reward.weights).filter(|reward| reward.is_finite());
             let tokens = player.take().values().map(|turn| turn.tokens.generated).sum();
             let success = reward.is_some() && episode.verdict.success;
             Ok(Outcome { answers: episode.answers, success, reward: reward.unwrap_or(0.0), tokens })
         })
-    }
-
-    fn at_once(&self) -> usize {
-        let batches = self.recipe.rollout.batch_max.saturating_mul(BATCHES);
-        self.generator.at_once().map_or(batches, |at_once| at_once.min(batches))
     }
 }

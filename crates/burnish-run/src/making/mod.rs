@@ -23,7 +23,7 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Policy, Task, TaskId, Trace, json};
 use burnish_env::digest;
 use burnish_env::rollout::{Partners, SeedPlace, with_cast};
-use burnish_episode::{Known, Started, Threads, run_at_most};
+use burnish_episode::{Known, Started, Threads, run_programs};
 use burnish_reason::{Bench, Finished, Maker, Outcome, Played, Shop, TEACHER};
 use burnish_recipe::{InPlace, MakeSection, Recipe};
 use burnish_rundir::files::{FileError, file_digest, write_atomic};
@@ -233,7 +233,8 @@ fn carried(run: &Over<'_>, make: &MakeSection, config: &MakerConfig, own: &str) 
     let shop = Shop { world: &field, ledger: &log, kind, sampling: &sampling, has_teacher };
     let partners = tasks.others.partners();
     let at_once = recipe.rollout.batch_max;
-    let work = Work { maker: &*maker, functions: &functions, shop, place, at_once, partners };
+    let within = field.at_once();
+    let work = Work { maker: &*maker, functions: &functions, shop, place, at_once, within, partners };
     let mut sampler = learner.sampler(recipe.rollout.limits())?;
     let finished = work.carry_out(sampler.policy(), teacher.as_deref_mut(), &log)?;
     sampler.finish()?;
@@ -300,6 +301,8 @@ struct Work<'a> {
     place: SeedPlace,
     /// Most functions that run at once, so that some are over early and need not be run again.
     at_once: usize,
+    /// Most episodes that all of them play at once.
+    within: usize,
     /// The others who take part in episodes.
     partners: Option<&'a Partners>,
 }
@@ -331,7 +334,7 @@ impl Work<'_> {
         let partners: Vec<&Partners> = self.partners.into_iter().collect();
         let others = teacher.map(|teacher| (TEACHER, teacher as &mut dyn Policy)).into_iter().collect();
         let over = with_cast(policy, &partners, others, |cast| {
-            run_at_most(self.at_once, started, cast, &mut Threads::default())
+            run_programs(self.at_once, self.within, started, cast, &mut Threads::default())
         });
         over.map_err(|error| match error {
             burnish_episode::RunError::Episode(error) => error,
@@ -415,15 +418,11 @@ mod tests {
 
         fn play<'a>(
             &'a self,
-            _: Handle,
+            _: &'a Handle,
             _: &'a Task,
             _: &'a StrategyConfig,
         ) -> Waited<'a, Result<Outcome, String>> {
             Box::pin(async { Err("nobody plays here".into()) })
-        }
-
-        fn at_once(&self) -> usize {
-            9
         }
     }
 
@@ -470,7 +469,8 @@ mod tests {
         let kind = MakeKind::Rows;
         let shop = Shop { world: &Nowhere, ledger: &log, kind, sampling: &sampling, has_teacher: false };
         let place = Draws::Making.place(1, 0, 0);
-        let work = Work { maker, functions: &functions, shop, place, at_once, partners: None };
+        let within = usize::MAX;
+        let work = Work { maker, functions: &functions, shop, place, at_once, within, partners: None };
         let mut policy = Script::new(|turn: &Turn| {
             asked.set(asked.get() + 1);
             if turn.messages.len() > 1 && asked.get() > answers {
@@ -524,7 +524,8 @@ mod tests {
         let kind = MakeKind::Rows;
         let shop = Shop { world: &Nowhere, ledger: &log, kind, sampling: &sampling, has_teacher: true };
         let (place, functions) = (Draws::Making.place(1, 0, 0), [(0, &played[..1])]);
-        let work = Work { maker: &Two, functions: &functions, shop, place, at_once: 9, partners: None };
+        let (at_once, within) = (9, 9);
+        let work = Work { maker: &Two, functions: &functions, shop, place, at_once, within, partners: None };
         // Nobody listens there.
         let away = json!({ "url": "http://127.0.0.1:9/v1", "model": "m", "retries": 0 });
         let make = json!({ "kind": "rows", "program": "two", "teacher": away });

@@ -12,7 +12,7 @@ use burnish_rl::fact::Facts;
 use burnish_rl::plan::{Outcome, Role, RolloutPlan};
 
 use super::samples::OwnSample;
-use super::scene::{PlayedTask, Scene};
+use super::scene::{Played, Scene, tokens_aside, turned};
 use super::selection::{Chosen, Selection};
 use super::{latent, overlong};
 use crate::RunError;
@@ -37,7 +37,7 @@ pub(super) struct Groups {
 pub(super) struct Group {
     pub(super) task: Task,
     /// The reversed task, if some members play it.
-    pub(super) turned: Option<Task>,
+    pub(super) turned: Option<Arc<Task>>,
     /// Whether it is trained on.
     pub(super) is_kept: bool,
     /// First the members that earn a reward, then those that get their credit from later ones.
@@ -73,8 +73,9 @@ impl Member {
 }
 
 impl Group {
-    fn of(task: Task, played: PlayedTask, is_kept: bool) -> Self {
-        let members = played.episodes.into_iter().filter(|spawned| spawned.role.is_member());
+    fn of(task: Task, played: Played, is_kept: bool) -> Self {
+        let turned = turned(&played);
+        let members = played.into_iter().filter(|spawned| spawned.role.is_member());
         let mut members: Vec<Member> = members
             .map(|spawned| Member {
                 role: spawned.role,
@@ -87,7 +88,7 @@ impl Group {
             })
             .collect();
         members.sort_by_key(|member| member.phase() == Phase::Upstream);
-        Group { task, turned: played.turned, is_kept, members }
+        Group { task, turned, is_kept, members }
     }
 
     /// The members that earn a reward.
@@ -97,7 +98,7 @@ impl Group {
 
     /// The task that a member plays.
     pub(super) fn task_of(&self, member: &Member) -> &Task {
-        self.turned.as_ref().filter(|_| member.direction() == 1).unwrap_or(&self.task)
+        self.turned.as_deref().filter(|_| member.direction() == 1).unwrap_or(&self.task)
     }
 }
 
@@ -126,7 +127,7 @@ impl Groups {
         let (rollout, dynamic) = (&recipe.rollout, &recipe.rollout.dynamic_sampling);
         let mut groups = Groups::default();
         // The plan counts over all rounds.
-        let mut rounds: Vec<(Vec<Task>, Vec<PlayedTask>)> = Vec::new();
+        let mut rounds: Vec<(Vec<Task>, Vec<Played>)> = Vec::new();
         let mut used = BTreeSet::new();
         let generator = tasks.generator()?;
         let scene = |task_offset: usize| Scene {
@@ -153,7 +154,7 @@ impl Groups {
             }
             let mut played = scene(offset).play(policy, plan, &batch)?;
             if recipe.reward.overlong_buffer.is_on() {
-                let members = played.iter_mut().flat_map(|own| &mut own.episodes);
+                let members = played.iter_mut().flatten();
                 let mut members = members.filter(|spawned| spawned.role.is_member());
                 let (buffer, tokens_max) = (&recipe.reward.overlong_buffer, rollout.tokens_max);
                 members.try_for_each(|own| {
@@ -161,7 +162,7 @@ impl Groups {
                 })?;
             }
             if recipe.latent.is_some() {
-                let members = played.iter_mut().flat_map(|own| &mut own.episodes);
+                let members = played.iter_mut().flatten();
                 let mut members = members.filter(|spawned| spawned.role.is_member());
                 members.try_for_each(|own| {
                     latent::reward(Arc::make_mut(&mut own.episode), recipe, &chat.tokenizer)
@@ -178,9 +179,9 @@ impl Groups {
             groups.rounds += 1;
         }
         let seen = rounds.iter().flat_map(|(_, played)| played);
-        groups.tally = plan.tally(&seen.map(|own| &own.episodes[..]).collect::<Vec<_>>());
+        groups.tally = plan.tally(&seen.map(|own| &own[..]).collect::<Vec<_>>());
         for (task, own) in rounds.into_iter().flat_map(|(batch, played)| batch.into_iter().zip(played)) {
-            groups.tokens_aside += own.tokens_aside;
+            groups.tokens_aside += tokens_aside(&own);
             let is_kept = !dynamic.is_on() || varies(recipe, downstream(&own));
             groups.all.push(Group::of(task, own, is_kept));
         }
@@ -289,14 +290,14 @@ impl Groups {
 }
 
 /// The episodes of the policy that earn a reward.
-fn sampled(own: &PlayedTask) -> impl Iterator<Item = &Episode> {
-    let own = own.episodes.iter().filter(|own| own.role.is_member() && own.role != Role::Expert);
+fn sampled(own: &Played) -> impl Iterator<Item = &Episode> {
+    let own = own.iter().filter(|own| own.role.is_member() && own.role != Role::Expert);
     own.filter(|own| own.role.phase() == Phase::Downstream).map(|own| &*own.episode)
 }
 
 /// The episodes that earn a reward.
-fn downstream(own: &PlayedTask) -> impl Iterator<Item = &Episode> {
-    let members = own.episodes.iter().filter(|own| own.role.is_member());
+fn downstream(own: &Played) -> impl Iterator<Item = &Episode> {
+    let members = own.iter().filter(|own| own.role.is_member());
     members.filter(|own| own.role.phase() == Phase::Downstream).map(|own| &*own.episode)
 }
 

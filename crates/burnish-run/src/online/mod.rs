@@ -334,7 +334,7 @@ fn of_journal(groups: Groups) -> (Vec<Task>, Vec<PlayedMember>) {
             episode: member.episode,
         }));
         tasks.push(group.task);
-        turned.extend(group.turned);
+        turned.extend(group.turned.map(Arc::unwrap_or_clone));
     }
     played.sort_by_key(|member| member.phase == Phase::Upstream);
     tasks.extend(turned);

@@ -1,18 +1,23 @@
-//! Plays groups of tasks as a plan says. The plan's functions for all tasks advance together: the episodes that they wait for
-//! are one batch, a *wave*.
+//! Plays the groups of tasks as a plan says. The plan's functions for all tasks run side by side: their episodes share the sampler's
+//! batch, and none waits for those of another task.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{
     Episode, Message, Piece, Policy, Record, Role as MessageRole, Sampling, Task, Trace, Verdict,
 };
 use burnish_env::Generator;
-use burnish_env::rollout::{self, Given, Overlong, POLICY, Playing, RolloutSpec, SeedPlace, Spawn};
+use burnish_env::rollout::{
+    self, Given, Overlong, POLICY, Partners, Playing, RolloutError, RolloutSpec, SeedPlace, Spawn,
+};
+use burnish_episode::{Handle, Known, Started, Threads, run_programs};
 use burnish_model::{Chat, ChatError, Tokenizer};
-use burnish_rl::SettingError;
-use burnish_rl::plan::{Beginning, Group, Program, Request, Role, RolloutPlan, Spawned, Start};
+use burnish_rl::plan::{
+    Beginning, Group, PlanError, Request, Role, RolloutPlan, Spawned, Start, Waited, World,
+};
 
 use super::pieces;
 use crate::RunError;
@@ -39,35 +44,18 @@ pub(crate) struct Scene<'a> {
     pub(crate) program: Option<Playing<'a>>,
 }
 
-/// Everything that was played for a task.
-#[derive(Default)]
-pub(crate) struct PlayedTask {
-    /// The reversed task, if it was played.
-    pub(crate) turned: Option<Task>,
-    /// The episodes, in the order of their requests.
-    pub(crate) episodes: Vec<Spawned>,
-    /// Tokens sampled in episodes that are no members.
-    pub(crate) tokens_aside: usize,
+/// Everything that was played for a task, in the order of the requests.
+pub(crate) type Played = Vec<Spawned>;
+
+/// The reversed task, if it was played.
+pub(crate) fn turned(played: &[Spawned]) -> Option<Arc<Task>> {
+    played.iter().find(|own| own.role == Role::Turned)?.task.clone()
 }
 
-/// A request, ready to be spawned. Equal requests are played as one episode.
-struct Asked {
-    group: usize,
-    request: Request,
-    task: Asking,
-    /// Episodes of its role in its group before it.
-    offset: usize,
-    /// The episodes that it checks; equal checks are made once.
-    of: Vec<Option<usize>>,
-}
-
-/// Which task is played.
-#[derive(Clone, Copy, PartialEq)]
-enum Asking {
-    Own,
-    Turned,
-    /// Index of one of the tasks that answers led to.
-    Reversed(usize),
+/// Tokens sampled in episodes that are no members.
+pub(crate) fn tokens_aside(played: &[Spawned]) -> usize {
+    let aside = played.iter().filter(|own| !own.role.is_member());
+    aside.map(|own| own.episode.sampled_tokens()).sum()
 }
 
 impl Scene<'_> {
@@ -80,13 +68,11 @@ impl Scene<'_> {
         policy: &mut dyn Policy,
         plan: &dyn RolloutPlan,
         tasks: &[Task],
-    ) -> Result<Vec<PlayedTask>, RunError> {
-        let mut played: Vec<PlayedTask> = tasks.iter().map(|_| PlayedTask::default()).collect();
-        self.go_on(policy, plan, tasks, &mut played)?;
-        Ok(played)
+    ) -> Result<Vec<Played>, RunError> {
+        self.go_on(policy, plan, tasks, tasks.iter().map(|_| Played::new()).collect())
     }
 
-    /// Goes on after `played` of `tasks`, as `plan` says.
+    /// Goes on after what was `played` of `tasks`, as `plan` says.
     ///
     /// # Errors
     /// As [`Scene::play`].
@@ -95,108 +81,215 @@ impl Scene<'_> {
         policy: &mut dyn Policy,
         plan: &dyn RolloutPlan,
         tasks: &[Task],
-        played: &mut [PlayedTask],
-    ) -> Result<(), RunError> {
-        let groups = tasks.iter().zip(&mut *played).enumerate();
-        let groups: Vec<Group<'_>> =
-            groups.map(|(at, (task, own))| self.group(at, task, std::mem::take(&mut own.episodes))).collect();
-        let mut programs: Vec<Option<Program<'_>>> =
-            groups.iter().map(|group| Some(plan.play(group))).collect();
-        loop {
-            advance(&mut programs)?;
-            let requests: Vec<Vec<Request>> = groups.iter().map(Group::take_requests).collect();
-            if requests.iter().all(Vec::is_empty) {
-                break;
+        played: Vec<Played>,
+    ) -> Result<Vec<Played>, RunError> {
+        let jury = Jury::default();
+        let jury = &jury;
+        let groups = tasks.iter().zip(played).enumerate().map(|(at, (task, played))| {
+            Started::new(self.seeds.address(at), Known::default(), async move |handle| {
+                let place = Address { purpose: Purpose::Perturb, turn: 1, ..self.seeds.address(at) };
+                let ground = Ground { scene: self, jury, handle, task, at };
+                let group = Group::new(task, (self.rollouts, self.progress, place.seed()), &ground, played);
+                plan.play(&group).await.map_err(of_plan)?;
+                Ok(group.finish())
+            })
+        });
+        let partners: Vec<&Partners> =
+            self.others.partners().into_iter().chain(self.program.map(|own| own.others)).collect();
+        let within = self.generator.at_once().unwrap_or(usize::MAX);
+        let over = rollout::with_cast(policy, &partners, Vec::new(), |cast| {
+            run_programs(usize::MAX, within, groups.collect(), cast, &mut Threads::default())
+        });
+        let over = over.map_err(|error| match error {
+            burnish_episode::RunError::Episode(error) => error,
+            burnish_episode::RunError::Lost { turns } => RolloutError::Lost { turns }.into(),
+            burnish_episode::RunError::Contact { at, source } => {
+                RunError::Refused(format!("plan: task {}: {source}", tasks[at].id))
             }
-            groups.iter().zip(&mut *played).for_each(|(group, own)| own.episodes = group.take_episodes());
-            self.wave(policy, tasks, played, requests)?;
-            groups
-                .iter()
-                .zip(&mut *played)
-                .for_each(|(group, own)| group.give(std::mem::take(&mut own.episodes)));
+            burnish_episode::RunError::Stuck { at } => RunError::Refused(format!(
+                "plan: task {}: it waits for something that it has not asked for",
+                tasks[at].id
+            )),
+        })?;
+        Ok(over.into_iter().map(|finished| finished.value).collect())
+    }
+}
+
+fn of_plan(error: PlanError) -> RunError {
+    match error {
+        PlanError::Setting(_) => RunError::Refused(error.to_string()),
+        PlanError::World(error) => match error.downcast::<RunError>() {
+            Ok(error) => *error,
+            Err(error) => RunError::Refused(error.to_string()),
+        },
+    }
+}
+
+fn in_world(error: impl Into<RunError>) -> PlanError {
+    PlanError::World(Box::new(error.into()))
+}
+
+/// Episodes that wait for the models that judge them, by group: those of all groups are judged at once, when nothing else is under
+/// way.
+#[derive(Default)]
+struct Jury {
+    waiting: RefCell<BTreeMap<usize, (Vec<Task>, Vec<Episode>)>>,
+    judged: RefCell<BTreeMap<usize, Vec<Episode>>>,
+}
+
+impl Jury {
+    /// Judges everything that waits, in the order of the groups.
+    fn judge(&self, scene: &Scene<'_>) -> Result<(), RunError> {
+        let waiting = self.waiting.take();
+        let tasks: Vec<&Task> = waiting.values().flat_map(|(tasks, _)| tasks).collect();
+        let mut episodes: Vec<Episode> =
+            waiting.values().flat_map(|(_, episodes)| episodes).cloned().collect();
+        scene.others.judge(scene.generator, &tasks, &mut episodes)?;
+        let mut episodes = episodes.into_iter();
+        let mut judged = self.judged.borrow_mut();
+        for (at, (_, own)) in &waiting {
+            judged.insert(*at, episodes.by_ref().take(own.len()).collect());
         }
-        if programs.iter().any(Option::is_some) {
-            return Err(RunError::Refused("plan: it waits for something that it has not asked for".into()));
-        }
-        groups.iter().zip(&mut *played).for_each(|(group, own)| own.episodes = group.take_episodes());
         Ok(())
     }
+}
 
-    /// The group of task number `at`.
-    fn group<'a>(&'a self, at: usize, task: &'a Task, episodes: Vec<Spawned>) -> Group<'a> {
-        let place = Address { purpose: Purpose::Perturb, turn: 1, ..self.seeds.address(at) };
-        let first = Draws::of_role(Role::Rollout, self.seeds.address(at));
-        let opening = move || {
-            let opened = rollout::opened(self.generator, task, first);
-            opened.map(|opened| opened.messages).map_err(|error| SettingError::new("task", error.to_string()))
-        };
-        Group::new(task, (self.rollouts, self.progress, place.seed()), Box::new(opening), episodes)
+/// Where the group of task number `at` is played.
+struct Ground<'a> {
+    scene: &'a Scene<'a>,
+    jury: &'a Jury,
+    handle: Handle,
+    task: &'a Task,
+    at: usize,
+}
+
+impl World for Ground<'_> {
+    fn opening(&self) -> Result<Vec<Message>, PlanError> {
+        let first = Draws::of_role(Role::Rollout, self.place());
+        let opened = rollout::opened(self.scene.generator, self.task, first);
+        opened.map(|opened| opened.messages).map_err(in_world)
     }
 
-    fn wave(
+    fn counterpart(&self) -> Result<Task, PlanError> {
+        counterpart(self.scene.generator, self.task).map_err(in_world)
+    }
+
+    fn reversed(&self, task: &Task, answer: &str) -> Option<Task> {
+        self.scene.generator.reversible()?.reverse(task, answer)
+    }
+
+    fn play<'a>(
+        &'a self,
+        group: &'a Group<'a>,
+        requests: &'a [(Request, usize)],
+    ) -> Waited<'a, Result<Vec<Episode>, PlanError>> {
+        Box::pin(async move { self.played(group, requests).await.map_err(in_world) })
+    }
+}
+
+impl Ground<'_> {
+    fn place(&self) -> Address {
+        self.scene.seeds.address(self.at)
+    }
+
+    async fn played(
         &self,
-        policy: &mut dyn Policy,
-        tasks: &[Task],
-        played: &mut [PlayedTask],
-        requests: Vec<Vec<Request>>,
-    ) -> Result<(), RunError> {
-        for ((task, own), requests) in tasks.iter().zip(&mut *played).zip(&requests) {
-            if own.turned.is_none() && requests.iter().any(|request| request.role == Role::Turned) {
-                own.turned = Some(counterpart(self.generator, task)?);
+        group: &Group<'_>,
+        requests: &[(Request, usize)],
+    ) -> Result<Vec<Episode>, RunError> {
+        let begun: Vec<Option<Spawned>> =
+            requests.iter().map(|(request, _)| self.begun(group, request)).collect::<Result<_, _>>()?;
+        let mut spawns = Vec::new();
+        for ((request, first), begun) in requests.iter().zip(&begun) {
+            if request.start != Start::Demonstration {
+                spawns.push(self.spawn(group, request, *first, begun.as_ref())?);
             }
         }
-        let (asked, reversed) = self.asked(tasks, played, requests);
-        let (given, asked): (Vec<Asked>, Vec<Asked>) =
-            asked.into_iter().partition(|asked| asked.request.start == Start::Demonstration);
-        let members = played.first().map_or(0, |own| members(own).count());
-        let spawn = |asked: &Asked| self.spawn(asked, tasks, played, &reversed, members);
-        let spawns: Vec<Spawn<'_>> = asked.iter().map(spawn).collect::<Result<_, _>>()?;
-        // A draft is a single answer, and drafts have their own wave.
-        let is_draft = asked.iter().all(|asked| asked.request.role == Role::Draft);
-        let turns_max = if is_draft { 1 } else { self.turns_max };
-        let Scene { generator, overlong, program, .. } = *self;
-        let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max, overlong, program };
-        let mut episodes = self.others.play(policy, &spec)?.into_iter();
-        drop(spawns);
-        for Asked { group, request, of, offset, .. } in asked {
-            let own = &mut played[group];
-            for mut episode in episodes.by_ref().take(request.count) {
-                if !request.role.is_member() {
-                    own.tokens_aside += episode.sampled_tokens();
+        let episodes = self.sampled(&spawns).await?;
+        let tasks = spawns.iter().map(|spawn| spawn.task.clone()).collect();
+        let mut episodes = self.judged(tasks, episodes).await?.into_iter();
+        let is_member = |own: &Spawned| own.role.is_member();
+        let mut members = group.episodes().iter().filter(|own| is_member(own)).count();
+        let mut all = Vec::new();
+        for ((request, first), begun) in requests.iter().zip(begun) {
+            if request.start == Start::Demonstration {
+                for _ in 0..request.count {
+                    // Behind those that are sampled.
+                    all.push(Episode { rollout: members, ..self.given()? });
+                    members += 1;
                 }
-                episode.rollout += offset;
+                continue;
+            }
+            for mut episode in episodes.by_ref().take(request.count) {
+                episode.rollout += first;
+                if let Some(begun) = &begun {
+                    episode.rollout = begun.episode.rollout;
+                }
                 if request.role == Role::Draft {
-                    episode.rollout = self.rollouts;
+                    episode.rollout = self.scene.rollouts;
                     episode.verdict = Verdict::unscored("a draft: what follows it is judged");
                 }
-                own.take(&request, &of, episode);
+                all.push(episode);
             }
         }
-        for Asked { group, request, of, .. } in given {
-            let own = &mut played[group];
-            for _ in 0..request.count {
-                let mut episode = self.given(&tasks[group], self.seeds.address(group))?;
-                // Behind those that are sampled.
-                episode.rollout = own.episodes.iter().filter(|own| own.role.is_member()).count();
-                own.take(&request, &of, episode);
-            }
+        Ok(all)
+    }
+
+    /// The episode that a request goes on from, if it does.
+    fn begun(&self, group: &Group<'_>, request: &Request) -> Result<Option<Spawned>, RunError> {
+        let Start::After { of } = request.start else { return Ok(None) };
+        let begun = group.episodes().get(of).cloned();
+        begun.map(Some).ok_or_else(|| {
+            let id = &self.task.id;
+            RunError::Refused(format!("plan: starts from episode {of} of task {id}, which was not played"))
+        })
+    }
+
+    /// Plays what is spawned, side by side.
+    async fn sampled(&self, spawns: &[Spawn<'_>]) -> Result<Vec<Episode>, RunError> {
+        let Scene { generator, overlong, program, turns_max, .. } = *self.scene;
+        let partners = self.scene.others.partners();
+        let whole = RolloutSpec { generator, partners, spawns: &[], turns_max, overlong, program };
+        // A draft is a single answer.
+        let draft = RolloutSpec { turns_max: turns_max.min(1), ..whole };
+        let (whole, draft) = (&whole, &draft);
+        let each: Vec<(&Spawn<'_>, usize)> =
+            spawns.iter().flat_map(|spawn| (0..spawn.count).map(move |rollout| (spawn, rollout))).collect();
+        let played = self.handle.all(each.len() as u32, |number, handle| {
+            let (spawn, rollout) = each[number as usize];
+            let spec = if spawn.role == Role::Draft.name() { draft } else { whole };
+            async move { rollout::play_within(&handle, spec, spawn, rollout).await }
+        });
+        Ok(played.await.into_iter().collect::<Result<_, RolloutError>>()?)
+    }
+
+    /// Episodes of these tasks with what other models say of them.
+    async fn judged(&self, tasks: Vec<Task>, episodes: Vec<Episode>) -> Result<Vec<Episode>, RunError> {
+        if !self.scene.others.judge_afterwards() || episodes.is_empty() {
+            return Ok(episodes);
         }
-        Ok(())
+        self.jury.waiting.borrow_mut().insert(self.at, (tasks, episodes));
+        self.handle.quiet().await;
+        if !self.jury.waiting.borrow().is_empty() {
+            self.jury.judge(self.scene)?;
+        }
+        Ok(self.jury.judged.borrow_mut().remove(&self.at).unwrap_or_default())
     }
 
     /// An episode in which the environment's own answers are given. Its trace has their tokens, which nobody sampled.
     ///
     /// # Errors
     /// If the environment knows no answer, or a conversation can't be tokenised.
-    fn given(&self, task: &Task, place: Address) -> Result<Episode, RunError> {
-        let chat = self.chat.ok_or_else(|| no_chat(task))?;
+    fn given(&self) -> Result<Episode, RunError> {
+        let (task, generator) = (self.task, self.scene.generator);
+        let chat = self.scene.chat.ok_or_else(|| no_chat(task))?;
         let refused = |problem: String| RunError::Refused(format!("plan: task {}: {problem}", task.id));
-        let known = self.generator.demonstrations().and_then(|known| known.demonstrate_episode(task));
+        let known = generator.demonstrations().and_then(|known| known.demonstrate_episode(task));
         let known = known.ok_or_else(|| refused("the environment knows no right answer to it".into()))?;
         let answers: Vec<Message> =
             known.into_iter().filter(|message| message.role == MessageRole::Assistant).collect();
-        let given = Given { task, place, answers: &answers };
-        let (mut episode, messages, tools) = rollout::recited(self.generator, given)?;
+        let given = Given { task, place: self.place(), answers: &answers };
+        let (mut episode, messages, tools) = rollout::recited(generator, given)?;
         let mut trace = Trace::new();
         chat.demonstrate(&mut trace, &messages, &tools).map_err(|error| refused(error.to_string()))?;
         episode.traces = vec![trace];
@@ -205,123 +298,52 @@ impl Scene<'_> {
         Ok(episode)
     }
 
-    /// Prepares requests for spawning: makes the tasks that answers lead to, and merges equal requests of a group.
-    fn asked(
-        &self,
-        tasks: &[Task],
-        played: &[PlayedTask],
-        requests: Vec<Vec<Request>>,
-    ) -> (Vec<Asked>, Vec<Task>) {
-        let (mut asked, mut reversed): (Vec<Asked>, Vec<Task>) = (Vec::new(), Vec::new());
-        for (group, requests) in requests.into_iter().enumerate() {
-            let first = reversed.len();
-            for request in requests {
-                let (of, task) = match request.start {
-                    Start::Reversed { of } => {
-                        let Some(next) = self.reversed(&tasks[group], &played[group], of) else { continue };
-                        let known = reversed[first..].iter().position(|other| *other == next);
-                        let task = Asking::Reversed(known.map_or(reversed.len(), |at| first + at));
-                        if let Some(same) = asked.iter_mut().find(|asked| asked.task == task) {
-                            same.of.push(Some(of));
-                            continue;
-                        }
-                        reversed.push(next);
-                        (Some(of), task)
-                    }
-                    Start::Prompt if request.role == Role::Turned => (None, Asking::Turned),
-                    Start::Prompt | Start::Messages(_) | Start::Demonstration => (None, Asking::Own),
-                    Start::After { of } => {
-                        let is_turned =
-                            played[group].episodes.get(of).is_some_and(|own| own.role == Role::Turned);
-                        (Some(of), if is_turned { Asking::Turned } else { Asking::Own })
-                    }
-                };
-                let offset = match request.start {
-                    Start::Prompt | Start::Messages(_) => before(&played[group], &asked, group, request.role),
-                    _ => 0,
-                };
-                asked.push(Asked { group, request, task, offset, of: vec![of] });
-            }
-        }
-        (asked, reversed)
-    }
-
-    /// The reverse of the task of episode number `of`, built from what its last answer states.
-    fn reversed(&self, task: &Task, played: &PlayedTask, of: usize) -> Option<Task> {
-        let spawned = played.episodes.get(of)?;
-        let own = played.turned.as_ref().filter(|_| spawned.role == Role::Turned).unwrap_or(task);
-        self.generator.reversible()?.reverse(own, &spawned.episode.answers.last()?.content)
-    }
-
+    /// The episodes of a request, of whose role `first` were requested before. It goes on from `begun`, if that is given.
     fn spawn<'a>(
-        &self,
-        asked: &Asked,
-        tasks: &'a [Task],
-        played: &'a [PlayedTask],
-        reversed: &'a [Task],
-        members: usize,
+        &'a self,
+        group: &Group<'_>,
+        request: &'a Request,
+        first: usize,
+        begun: Option<&'a Spawned>,
     ) -> Result<Spawn<'a>, RunError> {
-        let Asked { group, request, .. } = asked;
-        let own = &played[*group];
-        let task = match asked.task {
-            Asking::Own => &tasks[*group],
-            Asking::Turned => own.turned.as_ref().unwrap_or(&tasks[*group]),
-            Asking::Reversed(at) => &reversed[at],
-        };
-        let episode = |of: usize| -> Result<&'a Episode, RunError> {
-            own.episodes.get(of).map(|spawned| &*spawned.episode).ok_or_else(|| {
-                RunError::Refused(format!(
-                    "plan: starts from episode {of} of task {}, which was not played",
-                    task.id
-                ))
-            })
-        };
-        let first = Draws::of_role(request.role, self.seeds.address(*group));
-        let own_place = Address { rollout: first.rollout + asked.offset as u64, ..first };
+        let own_task = begun.and_then(|begun| begun.task.as_deref());
+        let task = request.task.as_deref().or(own_task).unwrap_or(self.task);
+        let place = Draws::of_role(request.role, self.place());
         let mut prefix = Vec::new();
-        let (start, place) = match (&request.start, asked.task) {
-            (Start::Messages(messages), _) => (rollout::Start::Messages(messages.clone()), own_place),
-            (Start::After { of }, _) => {
-                let episode = episode(*of)?;
+        let (start, rollout) = match (&request.start, begun) {
+            (Start::After { of }, Some(Spawned { episode, .. })) => {
                 prefix = self.pieces(task, |tokenizer| pieces::last_answer(episode, tokenizer))?;
                 let turn = episode.turns().saturating_sub(1);
                 // Each continues one episode, so it draws at the place of that episode.
-                (rollout::Start::Within { episode, turn }, Address { rollout: *of as u64, ..first })
+                (rollout::Start::Within { episode, turn }, *of)
             }
-            (Start::Reversed { .. }, Asking::Reversed(at)) => {
-                // A task leads to as many others as it has members. With the offset scaled by that, rounds share no
-                // address.
-                let task_offset = self.seeds.task_offset * members as u64;
-                let place = SeedPlace { task_offset, ..self.seeds }.address(at);
-                (rollout::Start::Opening, Draws::of_role(request.role, place))
-            }
-            (Start::Prompt | Start::Reversed { .. } | Start::Demonstration, _) => {
-                (rollout::Start::Opening, own_place)
-            }
+            (Start::Messages(messages), _) => (rollout::Start::Messages(messages.clone()), first),
+            _ => (rollout::Start::Opening, first),
         };
         for beginning in &request.prefix {
             match beginning {
-                Beginning::Answer(of) => prefix.extend(pieces::said(episode(*of)?)),
+                Beginning::Answer(of) => prefix.extend(pieces::said(&group.episode(*of))),
                 Beginning::Text(text) => {
                     prefix.extend(self.pieces(task, |own| own.piece_of_text(text).map(|piece| vec![piece]))?);
                 }
                 Beginning::Hint(share) => {
-                    let chat = self.chat.ok_or_else(|| no_chat(task))?;
-                    prefix.extend(pieces::hint(self.generator, task, *share, &chat.tokenizer)?);
+                    let chat = self.scene.chat.ok_or_else(|| no_chat(task))?;
+                    prefix.extend(pieces::hint(self.scene.generator, task, *share, &chat.tokenizer)?);
                 }
             }
         }
-        let tokens_max = request.tokens_max.unwrap_or(usize::MAX).min(self.sampling.tokens_max);
-        let temperature = if request.role == Role::Check { 0.0 } else { self.sampling.temperature };
+        let sampling = &self.scene.sampling;
+        let tokens_max = request.tokens_max.unwrap_or(usize::MAX).min(sampling.tokens_max);
+        let temperature = if request.role == Role::Check { 0.0 } else { sampling.temperature };
         Ok(Spawn {
             task,
             start,
             prefix,
             role: request.role.name(),
             count: request.count,
-            sampling: Arc::new(Sampling { tokens_max, temperature, ..self.sampling.clone() }),
+            sampling: Arc::new(Sampling { tokens_max, temperature, ..sampling.clone() }),
             policy: POLICY.into(),
-            place,
+            place: Address { rollout: place.rollout + rollout as u64, ..place },
         })
     }
 
@@ -330,55 +352,9 @@ impl Scene<'_> {
         task: &Task,
         make: impl FnOnce(&Tokenizer) -> Result<Vec<Piece>, ChatError>,
     ) -> Result<Vec<Piece>, RunError> {
-        let chat = self.chat.ok_or_else(|| no_chat(task))?;
+        let chat = self.scene.chat.ok_or_else(|| no_chat(task))?;
         make(&chat.tokenizer).map_err(|error| RunError::Refused(format!("plan: task {}: {error}", task.id)))
     }
-}
-
-impl PlayedTask {
-    /// Stores an episode, once for each episode that it checks.
-    fn take(&mut self, request: &Request, of: &[Option<usize>], mut episode: Episode) {
-        let (role, weight) = (request.role, request.weight);
-        if let (Role::Extension, [Some(of)]) = (role, of)
-            && let Some(before) = self.episodes.get_mut(*of)
-        {
-            episode.rollout = before.episode.rollout;
-            *before = Spawned { role, of: Some(*of), episode: Arc::new(episode), weight };
-            return;
-        }
-        let episode = Arc::new(episode);
-        let spawned = |of: &Option<usize>| Spawned { role, of: *of, episode: Arc::clone(&episode), weight };
-        self.episodes.extend(of.iter().map(spawned));
-    }
-}
-
-/// Lets each program go on until it waits for episodes, or is over.
-///
-/// # Errors
-/// What a program returns.
-fn advance(programs: &mut [Option<Program<'_>>]) -> Result<(), RunError> {
-    let mut context = Context::from_waker(Waker::noop());
-    for program in programs {
-        let Some(Poll::Ready(over)) = program.as_mut().map(|own| own.as_mut().poll(&mut context)) else {
-            continue;
-        };
-        *program = None;
-        over.map_err(|error| RunError::Refused(format!("plan.{error}")))?;
-    }
-    Ok(())
-}
-
-/// Episodes of a role in group number `group`, played or asked for already: those that come now draw other numbers.
-fn before(own: &PlayedTask, asked: &[Asked], group: usize, role: Role) -> usize {
-    let asked = asked.iter().filter(|asked| asked.group == group && asked.request.role == role);
-    own.episodes.iter().filter(|own| own.role == role).count()
-        + asked.map(|asked| asked.request.count).sum::<usize>()
-}
-
-/// The members that earn a reward.
-fn members(own: &PlayedTask) -> impl Iterator<Item = &Spawned> {
-    use burnish_rl::advantage::Phase;
-    own.episodes.iter().filter(|own| own.role.is_member() && own.role.phase() == Phase::Downstream)
 }
 
 fn no_chat(task: &Task) -> RunError {
@@ -466,17 +442,17 @@ mod tests {
         fn play(&self, plan: &dyn RolloutPlan, sampling: &mut Known, greedy: &mut Known) -> Found {
             let scene = self.scene();
             let played = scene.play(&mut policy(sampling, greedy), plan, &self.tasks).unwrap();
-            Self::found(plan, played)
+            Self::found(plan, &played)
         }
 
-        fn found(plan: &dyn RolloutPlan, played: Vec<PlayedTask>) -> Found {
-            let groups: Vec<&[Spawned]> = played.iter().map(|own| &own.episodes[..]).collect();
+        fn found(plan: &dyn RolloutPlan, played: &[Played]) -> Found {
+            let groups: Vec<&[Spawned]> = played.iter().map(|own| &own[..]).collect();
             let metrics = plan.tally(&groups).into_iter().collect();
-            let all = played.iter().flat_map(|own| &own.episodes).filter(|own| own.role.is_member());
+            let all = played.iter().flatten().filter(|own| own.role.is_member());
             Found {
                 episodes: all.map(|own| Episode::clone(&own.episode)).collect(),
-                turned: played.iter().flat_map(|own| &own.turned).count(),
-                tokens: played.iter().map(|own| own.tokens_aside).sum(),
+                turned: played.iter().filter_map(|own| turned(own)).count(),
+                tokens: played.iter().map(|own| tokens_aside(own)).sum(),
                 metrics,
             }
         }
@@ -486,12 +462,10 @@ mod tests {
             let scene = self.scene();
             let plain =
                 scene.play(&mut policy(sampling, &mut Known::default()), &Plain, &self.tasks).unwrap();
-            let before =
-                plain.iter().flat_map(|own| &own.episodes).map(|own| Episode::clone(&own.episode)).collect();
-            let mut marked = plain;
+            let before = plain.iter().flatten().map(|own| Episode::clone(&own.episode)).collect();
             let mut greedy = policy(sampling, greedy);
-            scene.go_on(&mut greedy, &CycleCheck, &self.tasks, &mut marked).unwrap();
-            [before, Self::found(&CycleCheck, marked).episodes]
+            let marked = scene.go_on(&mut greedy, &CycleCheck, &self.tasks, plain).unwrap();
+            [before, Self::found(&CycleCheck, &marked).episodes]
         }
 
         fn scene(&self) -> Scene<'_> {

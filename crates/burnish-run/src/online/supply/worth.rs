@@ -13,7 +13,7 @@ use super::{Groups, Kind, Made, Making, Provider, Step};
 use crate::RunError;
 use crate::online::groups::Group;
 use crate::online::plan_of;
-use crate::online::scene::{PlayedTask, Scene};
+use crate::online::scene::{Played, Scene};
 use crate::seeds::{COPIES, Draws};
 use burnish_recipe::Recipe;
 use burnish_recipe::supply::OF_WORTH;
@@ -40,11 +40,11 @@ impl Provider for Worth {
                 "advantage.estimator: does not say how beginnings are measured".into(),
             ));
         };
-        let begun: Vec<(Task, PlayedTask)> = groups.kept().filter_map(begun).collect();
+        let begun: Vec<(Task, Played)> = groups.kept().filter_map(begun).collect();
         if begun.is_empty() || !(step.number + 1).is_multiple_of(ask.every) {
             return Ok(Values::new());
         }
-        let (own, mut from_beginnings): (Vec<Task>, Vec<PlayedTask>) = begun.into_iter().unzip();
+        let (own, begun): (Vec<Task>, Vec<Played>) = begun.into_iter().unzip();
         let copies: Vec<Task> =
             own.iter().flat_map(|task| std::iter::repeat_n(task, ask.answers)).cloned().collect();
         let generator = tasks.generator()?;
@@ -63,7 +63,7 @@ impl Provider for Worth {
         let place = |offset: u64| Draws::Worth.place(recipe.run.seed, step.number, offset);
         let mut sampler = behavior.sampler()?;
         let beginnings = scene(ask.answers, place(0));
-        beginnings.go_on(sampler.policy(), &*self.plan, &own, &mut from_beginnings)?;
+        let from_beginnings = beginnings.go_on(sampler.policy(), &*self.plan, &own, begun)?;
         let from_tasks = scene(1, place(COPIES)).play(sampler.policy(), &*self.plan, &copies)?;
         sampler.finish()?;
         let worths = from_beginnings.iter().zip(from_tasks.chunks(ask.answers)).map(|(own, of_task)| {
@@ -77,16 +77,16 @@ impl Provider for Worth {
 }
 
 /// The task of a group with its beginning alone; `None` if it has none.
-fn begun(group: &Group) -> Option<(Task, PlayedTask)> {
+fn begun(group: &Group) -> Option<(Task, Played)> {
     let draft = group.members.iter().find(|member| member.phase() == Phase::Upstream)?;
     let draft =
-        Spawned { role: draft.role, of: None, episode: Arc::clone(&draft.episode), weight: draft.weight };
-    Some((group.task.clone(), PlayedTask { episodes: vec![draft], ..PlayedTask::default() }))
+        Spawned { role: draft.role, task: None, episode: Arc::clone(&draft.episode), weight: draft.weight };
+    Some((group.task.clone(), vec![draft]))
 }
 
 /// The mean reward of what was played without its beginnings; NaN if nothing has one.
-fn mean_reward(recipe: &Recipe, played: &[PlayedTask]) -> f64 {
-    let answers = played.iter().flat_map(|own| &own.episodes);
+fn mean_reward(recipe: &Recipe, played: &[Played]) -> f64 {
+    let answers = played.iter().flatten();
     let answers = answers.filter(|own| own.role.phase() == Phase::Downstream);
     let reward = |episode: &Episode| episode.verdict.total(&recipe.reward.weights);
     let earned: Vec<f64> =
