@@ -32,7 +32,7 @@ pub struct Study {
     pub file: PathBuf,
     /// Overrides of that file.
     pub overrides: Vec<String>,
-    /// The stem of its files' names.
+    /// The name of its runs' folder and, unless `results` is a page, of its page.
     pub id: String,
     /// The heading of its page.
     pub title: String,
@@ -50,7 +50,7 @@ pub struct Study {
     pub baseline: usize,
     /// Where the runs are stored: `DIR/ARM/seed-K`.
     pub dir: PathBuf,
-    /// The folder for the page and the plot.
+    /// The folder for the page and the plot, or the page itself (`….md`). See [`Study::page`].
     pub results: PathBuf,
     /// Runs side by side.
     pub jobs: usize,
@@ -257,6 +257,18 @@ impl Study {
     pub fn command(&self) -> String {
         let changes = self.overrides.iter().map(|change| format!(" {}", shell_word(change)));
         format!("burnish study {}{}", shell_path(&self.file), changes.collect::<String>())
+    }
+
+    /// The path of the page. The plot and the findings as data are beside it, by the same name. A draft's page
+    /// stays with its runs.
+    pub fn page(&self, is_draft: bool) -> PathBuf {
+        let own = format!("{}.md", self.id);
+        let is_page = self.results.extension().is_some_and(|end| end == "md");
+        match (is_draft, is_page) {
+            (true, _) => self.dir.join(own),
+            (false, true) => self.results.clone(),
+            (false, false) => self.results.join(own),
+        }
     }
 
     /// The arm called `name`.

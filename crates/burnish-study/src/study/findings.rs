@@ -1,7 +1,7 @@
 //! The results of a study: the numbers of every arm, the differences between arms, and what they say of the claim.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use burnish_eval::{Estimate, Measure, holm};
 use serde::{Deserialize, Serialize};
@@ -316,8 +316,8 @@ impl Findings {
         }
     }
 
-    /// Writes the page, its plot, and the findings as data (`ID.json`) into the folder for results; those of a draft
-    /// stay in the folder of its runs. Returns the three paths.
+    /// Writes the page ([`Study::page`]), and its plot and the findings as data beside it. Returns the three
+    /// paths.
     ///
     /// # Errors
     /// If a file can't be written, or the plot can't be drawn.
@@ -326,9 +326,10 @@ impl Findings {
             .map_err(|error| RunError::Refused(format!("the findings can't be written as JSON: {error}")))?;
         let svg = super::plot::svg(self)
             .map_err(|error| RunError::Refused(format!("the plot can't be drawn: {error}")))?;
-        let dir = if self.is_draft { &study.dir } else { &study.results };
+        let page = study.page(self.is_draft);
+        let dir = page.parent().unwrap_or(Path::new(""));
         std::fs::create_dir_all(dir).map_err(FileError::on("create directory", dir))?;
-        let [page, plot, data] = ["md", "svg", "json"].map(|end| dir.join(format!("{}.{end}", study.id)));
+        let [plot, data] = ["svg", "json"].map(|end| page.with_extension(end));
         write_atomic(&data, format!("{json}\n").as_bytes())?;
         write_atomic(&plot, svg.as_bytes())?;
         write_atomic(&page, super::page::markdown(self, study, made).as_bytes())?;

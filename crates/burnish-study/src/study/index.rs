@@ -1,7 +1,8 @@
-//! One table of all claims whose data is in a folder of results: its `README.md`.
+//! One table of all claims whose data is in a folder of results or in the folders of systems: the `README.md`
+//! of the first.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::findings::FORMAT;
 use super::page::{difference, in_cell, in_full, none};
@@ -11,9 +12,11 @@ use burnish_rundir::files::{FileError, write_atomic};
 use serde_json::Value;
 
 const README: &str = "README.md";
+/// The beginning of the names of pages in the folder of a system; other files there are code and recipes.
+const RESULTS: &str = "results";
 
 const HEAD: &str = "\
-<!-- Made by `burnish study --index docs/results`. -->
+<!-- Made by `burnish study --index docs/results systems`. -->
 # Results
 
 What was claimed and tested: one line for each comparison that a claim is about. *Supported* and *contradicted*: the
@@ -78,35 +81,37 @@ impl Data {
     }
 }
 
-/// The table, built from the `*.json` files that studies wrote into `dir`, and lists of the other pages there.
+/// The table, built from the `*.json` files that studies wrote into `dir` and, as `results*.json`, into the
+/// folders in `systems`, and lists of the other pages there.
 ///
 /// # Errors
 /// If a file can't be read, or holds no findings of a study.
-pub fn index(dir: &Path) -> Result<String, RunError> {
-    let files = files(dir)?;
-    let with_end = |end: &str| -> Vec<&PathBuf> {
-        files.iter().filter(|file| file.extension().is_some_and(|own| own == end)).collect()
-    };
-    let studies = with_end("json").into_iter().map(|file| Data::read(file)).collect::<Result<Vec<_>, _>>()?;
+pub fn index(dir: &Path, systems: &[PathBuf]) -> Result<String, RunError> {
+    let pages = pages(dir, systems)?;
+    let mut studies = Vec::new();
+    for (file, link) in pages.iter().filter(|(file, _)| has_end(file, "json")) {
+        studies.push((Data::read(file)?, link.with_extension("md")));
+    }
+    studies.sort_by(|(one, _), (other, _)| one.id().cmp(other.id()));
     let (mut rows, mut surveys, mut earlier, mut others) =
         (String::new(), String::new(), String::new(), String::new());
-    for study in &studies {
+    for (study, link) in &studies {
+        let page = link.display();
         let _ = match study {
             Data::Findings(findings) => match &findings.claim {
                 Some(claim) => {
-                    contrasts(&mut rows, findings, claim);
+                    contrasts(&mut rows, findings, claim, link);
                     Ok(())
                 }
-                None => writeln!(surveys, "- [{}]({}.md): {}", findings.title, findings.id, findings.text),
+                None => writeln!(surveys, "- [{}]({page}): {}", findings.title, findings.text),
             },
-            Data::Earlier { id, title } => writeln!(earlier, "- [{title}]({id}.md)"),
+            Data::Earlier { title, .. } => writeln!(earlier, "- [{title}]({page})"),
         };
     }
-    for file in with_end("md") {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let is_study = studies.iter().any(|study| *name == format!("{}.md", study.id()));
-        if !is_study && name != README {
-            let text = read(file)?;
+    for (file, link) in pages.iter().filter(|(file, _)| has_end(file, "md")) {
+        let is_study = studies.iter().any(|(_, page)| page == link);
+        if !is_study && link != Path::new(README) {
+            let (text, name) = (read(file)?, link.to_string_lossy());
             let title = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or(&name);
             let _ = writeln!(others, "- [{title}]({name})");
         }
@@ -127,10 +132,44 @@ pub fn index(dir: &Path) -> Result<String, RunError> {
 ///
 /// # Errors
 /// As [`index`], and if the file can't be written.
-pub fn write_index(dir: &Path) -> Result<PathBuf, RunError> {
+pub fn write_index(dir: &Path, systems: &[PathBuf]) -> Result<PathBuf, RunError> {
     let file = dir.join(README);
-    write_atomic(&file, index(dir)?.as_bytes())?;
+    write_atomic(&file, index(dir, systems)?.as_bytes())?;
     Ok(file)
+}
+
+/// The files of `dir`, then the results in the folders in `systems`, each with its link from `dir`.
+fn pages(dir: &Path, systems: &[PathBuf]) -> Result<Vec<(PathBuf, PathBuf)>, RunError> {
+    let named = |file: &PathBuf| PathBuf::from(file.file_name().unwrap_or_default());
+    let mut pages = Vec::new();
+    for file in files(dir)? {
+        let link = named(&file);
+        pages.push((file, link));
+    }
+    for folder in systems {
+        let way = way(dir, folder)?;
+        for system in files(folder)?.into_iter().filter(|system| system.is_dir()) {
+            let files = files(&system)?.into_iter();
+            for file in files.filter(|file| named(file).to_string_lossy().starts_with(RESULTS)) {
+                let link = way.join(named(&system)).join(named(&file));
+                pages.push((file, link));
+            }
+        }
+    }
+    Ok(pages)
+}
+
+/// The relative path from one folder to another.
+fn way(from: &Path, to: &Path) -> Result<PathBuf, RunError> {
+    let whole = |folder: &Path| folder.canonicalize().map_err(FileError::on("read directory", folder));
+    let (from, to) = (whole(from)?, whole(to)?);
+    let shared = from.components().zip(to.components()).take_while(|(one, other)| one == other).count();
+    let up = from.components().skip(shared).map(|_| Component::ParentDir);
+    Ok(up.chain(to.components().skip(shared)).collect())
+}
+
+fn has_end(file: &Path, end: &str) -> bool {
+    file.extension().is_some_and(|own| own == end)
 }
 
 /// The files of a folder, sorted by name.
@@ -145,8 +184,7 @@ fn read(file: &Path) -> Result<String, RunError> {
     Ok(std::fs::read_to_string(file).map_err(FileError::on("read", file))?)
 }
 
-fn contrasts(rows: &mut String, findings: &Findings, claim: &ClaimFindings) {
-    let Findings { id, text, .. } = findings;
+fn contrasts(rows: &mut String, findings: &Findings, claim: &ClaimFindings, link: &Path) {
     for found in &claim.contrasts {
         let seeds = found.difference.map_or(0, |found| found.seeds);
         let effect = found.difference.map_or_else(none, |found| difference(found, &claim.metric));
@@ -155,8 +193,9 @@ fn contrasts(rows: &mut String, findings: &Findings, claim: &ClaimFindings) {
             if unequal.is_empty() { String::new() } else { format!("; budget: {}", unequal.join(", ")) };
         let _ = writeln!(
             rows,
-            "| [{}]({id}.md) | `{}` against `{}` | `{}` | {seeds} | {effect} | {}{unequal} |",
-            in_cell(text),
+            "| [{}]({}) | `{}` against `{}` | `{}` | {seeds} | {effect} | {}{unequal} |",
+            in_cell(&findings.text),
+            link.display(),
             found.contrast.arm,
             found.contrast.against,
             in_cell(&claim.metric),
@@ -172,14 +211,20 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_a_comparison_and_other_pages_are_listed() {
-        let dir = tempfile::tempdir().unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("docs/results");
+        let systems = [scratch.path().join("systems")];
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::create_dir_all(systems[0].join("z")).unwrap();
         let base: Vec<_> = (1..6).map(|seed| measured(seed, 10 + seed as usize, 1000.0)).collect();
         let up: Vec<_> = (1..6).map(|seed| measured(seed, 30 + 2 * seed as usize, 1300.0)).collect();
         let found = claimed(
             &[("base", base.clone()), ("up", up), ("same", base.clone())],
             &[("up", "base"), ("same", "base")],
         );
-        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).unwrap();
+        let write_in_system =
+            |name: &str, text: &str| std::fs::write(systems[0].join("z").join(name), text).unwrap();
         write("x.json", &serde_json::to_string(&found).unwrap());
         write("x.md", "# X\n");
         let asked = Findings { id: "s".into(), ..survey(&[("base", base.clone()), ("other", base)]) };
@@ -187,7 +232,12 @@ mod tests {
         write("old.json", "{\"id\": \"old\", \"title\": \"Old\", \"arms\": []}");
         write("old.md", "# Old\n");
         write("other.md", "<!-- made -->\n# Another page\n");
-        let file = write_index(dir.path()).unwrap();
+        write_in_system("results.json", "{\"id\": \"aged\", \"title\": \"Aged\", \"arms\": []}");
+        write_in_system("results.md", "# Aged\n");
+        write_in_system("results-more.md", "# More\n");
+        write_in_system("prompt.md", "# No page\n");
+        write_in_system("cards.json", "{}");
+        let file = write_index(&dir, &systems).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
         let row = |name: &str| {
             text.lines().find(|line| line.contains(&format!("| `{name}` against `base` |"))).unwrap()
@@ -200,13 +250,16 @@ mod tests {
         assert!(row("same").ends_with("| not seen (all seeds came out alike) |"), "{text}");
         assert_eq!(text.lines().filter(|line| line.starts_with("| [")).count(), 2, "{text}");
         assert!(text.contains("## Surveys\n") && text.contains("\n- [X](s.md): Y helps.\n"), "{text}");
-        assert!(text.contains("withdrawn\n") && text.contains("\n- [Old](old.md)\n"), "{text}");
-        assert!(text.ends_with("## Other pages\n\n- [Another page](other.md)\n"), "{text}");
-        assert_eq!(index(dir.path()).unwrap(), text, "its own file changes nothing");
+        let aged = "\n- [Aged](../../systems/z/results.md)\n- [Old](old.md)\n";
+        assert!(text.contains("withdrawn\n") && text.contains(aged), "{text}");
+        let others = "- [Another page](other.md)\n- [More](../../systems/z/results-more.md)\n";
+        assert!(text.ends_with(&format!("## Other pages\n\n{others}")), "{text}");
+        assert_eq!(index(&dir, &systems).unwrap(), text, "its own file changes nothing");
+        assert!(!index(&dir, &[]).unwrap().contains("Aged"));
 
         for (bad, part) in [("{\"id\": 1}", "no `id`"), ("{\"format\": 3}", "its format is 3")] {
             write("bad.json", bad);
-            let error = index(dir.path()).unwrap_err().to_string();
+            let error = index(&dir, &[]).unwrap_err().to_string();
             assert!(
                 error.contains("bad.json") && error.contains("--report-only") && error.contains(part),
                 "{error}"
@@ -216,8 +269,10 @@ mod tests {
 
     #[test]
     fn the_index_of_this_repository_is_up_to_date() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let dir = root.join("docs/results");
         let text = std::fs::read_to_string(dir.join(README)).unwrap_or_default();
-        assert!(text == index(&dir).unwrap(), "run: burnish study --index docs/results");
+        let here = index(&dir, &[root.join("systems")]).unwrap();
+        assert!(text == here, "run: burnish study --index docs/results systems");
     }
 }

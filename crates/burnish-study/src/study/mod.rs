@@ -7,8 +7,8 @@
 //!   -> Standing (standing.rs: the disease, then the grid, then the results) of ArmRun* (runs.rs)
 //!   -> run (drive.rs: one after another, or side by side)
 //!   -> Measured* (measure.rs: what a finished run came to; metric.rs: numbers by name; budget.rs: what it used)
-//!   -> Findings (findings.rs: differences and verdicts) -> ID.json, page.rs (Markdown), plot.rs (SVG)
-//!   -> index.rs (one table over the ID.json of all studies)
+//!   -> Findings (findings.rs: differences and verdicts) -> data (JSON), page.rs (Markdown), plot.rs (SVG)
+//!   -> index.rs (one table over the data of all studies)
 //! ```
 //!
 //! Every run is an ordinary run directory; a study adds nothing to it. Finished runs are never repeated, so a study

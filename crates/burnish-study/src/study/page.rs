@@ -45,7 +45,9 @@ pub(super) fn markdown(findings: &Findings, study: &Study, made: &Made) -> Strin
     if let Some(of_disease) = only_of_disease(findings) {
         parts.push(of_disease);
     }
-    parts.push(format!("![held-out {} over training steps]({}.svg)", leading.name(), findings.id));
+    let plot = study.page(findings.is_draft).with_extension("svg");
+    let plot = plot.file_name().unwrap_or_default().to_string_lossy();
+    parts.push(format!("![held-out {} over training steps]({plot})", leading.name()));
     parts.push("Lines are means over seeds, bands reach from the least to the greatest seed.".to_owned());
     for metric in &findings.metrics {
         parts.push(format!("## {}\n\n{}", heading(metric), table(findings, metric)));

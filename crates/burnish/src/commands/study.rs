@@ -39,14 +39,15 @@ pub(crate) struct Arguments {
     /// Make no run; write the page from the finished runs.
     #[arg(long, conflicts_with_all = ["dry_run", "only", "jobs"])]
     report_only: bool,
-    /// Make no run; write `DIR/README.md`, one table of all studies whose results are in DIR.
-    #[arg(long, value_name = "DIR", exclusive = true, value_parser = super::path())]
-    index: Option<PathBuf>,
+    /// Make no run; write `README.md` in the first DIR, one table of all studies whose results are there, or
+    /// are `results*` in a folder of a further DIR.
+    #[arg(long, value_name = "DIR", num_args = 1.., exclusive = true, value_parser = super::path())]
+    index: Vec<PathBuf>,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Done {
-    if let Some(dir) = &arguments.index {
-        println!("{}", study::write_index(dir)?.display());
+    if let [dir, systems @ ..] = &arguments.index[..] {
+        println!("{}", study::write_index(dir, systems)?.display());
         return Ok(());
     }
     let file = arguments.file.clone().unwrap_or_default();

@@ -4,6 +4,7 @@ use crate::common;
 use std::process::Stdio;
 
 use crate::common::{Scratch, timeless_metrics, wait_until};
+use crate::docs::files;
 use burnish_recipe::{Recipe, Source};
 use serde_json::Value;
 
@@ -490,6 +491,10 @@ fn what_is_tested_stands_in_a_commit_before_the_first_run_and_does_not_change() 
     scratch.write("study.toml", failing.replace("title = \"Rates\"", "title = \"Two rates\""));
     scratch.burnish(&["study", "study.toml", "--report-only"]).succeeds();
     assert!(text(&scratch, "docs/results/rates.md").contains("# Two rates"), "words may change");
+    // A page that has a path of its own has its plot and its data beside it.
+    scratch.burnish(&["study", "study.toml", "--report-only", "study.results=pages/found.md"]).succeeds();
+    assert!(text(&scratch, "pages/found.md").contains("(found.svg)"));
+    assert!(scratch.path("pages/found.svg").is_file() && scratch.path("pages/found.json").is_file());
     // Runs without a plan are no beginning.
     std::fs::remove_file(scratch.path("runs/rates/plan.json")).unwrap();
     scratch.burnish(&run).fails_with(&["no plan was written down before them"]);
@@ -543,8 +548,7 @@ fn what_is_wrong_with_a_claim_is_said_before_anything_starts() {
 fn the_studies_of_this_repository_can_be_read_and_planned() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut studies = 0;
-    for entry in std::fs::read_dir(root.join("recipes/studies")).unwrap() {
-        let path = entry.unwrap().path();
+    for path in [files("recipes", &["toml"]), files("systems", &["toml"])].concat() {
         if !std::fs::read_to_string(&path).unwrap().contains("[study]") {
             continue;
         }
@@ -560,5 +564,5 @@ fn the_studies_of_this_repository_can_be_read_and_planned() {
         assert!(runs > 0, "{}: {said}", path.display());
         studies += 1;
     }
-    assert!(studies > 0);
+    assert!(studies > 35, "{studies}");
 }
