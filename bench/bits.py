@@ -3,8 +3,8 @@
     python3 bench/bits.py burnish-before burnish-after [RECIPE ...]
 
 A change of structure must leave them as they are. Recipes are copied, with at most three steps for each run and each
-stage. A recipe that fails in both builds with the same words is
-equal too, and is named.
+stage. RECIPE is its path without the ending, such as systems/arm/recipe. A recipe that fails in both builds with the same
+words is equal too, and is named.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ["recipes", "systems"]
 STEPS = 3
 TIMED = re.compile(r"(^|[/_])(time|seconds?)($|[/_])|rss|memory")
 SHORT = {
@@ -32,9 +33,10 @@ SHORT = {
 
 def shortened(folder):
     """The recipes, with few steps in each of them and in each of their stages."""
-    shutil.copytree(ROOT / "recipes", folder / "recipes")
     os.symlink(ROOT / "models", folder / "models")
-    for path in (folder / "recipes").rglob("*.toml"):
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, folder / name)
+    for path in (path for name in FOLDERS for path in (folder / name).rglob("*.toml")):
         text = path.read_text()
         for pattern, short in SHORT.items():
             text = re.sub(pattern, short, text, flags=re.M)
@@ -49,7 +51,7 @@ def digest(path):
 def outcome(binary, folder, recipe):
     """What a run of the recipe leaves, by name."""
     run = folder / "run" / recipe.replace("/", "-")
-    command = [binary, "train", f"recipes/{recipe}.toml", f"run.dir={run}", f"run.cache={folder / 'cache'}"]
+    command = [binary, "train", f"{recipe}.toml", f"run.dir={run}", f"run.cache={folder / 'cache'}"]
     environment = {**os.environ, "RAYON_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, timeout=900)
     if done.returncode != 0:
@@ -70,12 +72,9 @@ def outcome(binary, folder, recipe):
 
 def main():
     before, after, *wanted = sys.argv[1:]
-    skipped = {"starter"}
-    known = sorted(
-        str(path.relative_to(ROOT / "recipes").with_suffix(""))
-        for path in (ROOT / "recipes").rglob("*.toml")
-        if "studies" not in path.parts and path.stem not in skipped
-    )
+    skipped = {"recipes/starter", "systems/Cargo"}
+    files = [path for name in FOLDERS for path in (ROOT / name).rglob("*.toml") if "[study]" not in path.read_text()]
+    known = sorted({str(path.relative_to(ROOT).with_suffix("")) for path in files} - skipped)
     differ, failed = [], []
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         folders = [Path(first), Path(second)]
@@ -93,7 +92,7 @@ def main():
                 words += f" (fails: {one['error'].splitlines()[-1] if one['error'] else ''})"
             if names:
                 differ.append(recipe)
-            print(f"{recipe:28} {len(one):5} values  {words}", flush=True)
+            print(f"{recipe:36} {len(one):5} values  {words}", flush=True)
     print(f"{len(wanted or known)} recipes: {len(differ)} differ {differ}, {len(failed)} fail in the first build {failed}")
     sys.exit(bool(differ))
 

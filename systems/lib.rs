@@ -1,9 +1,12 @@
 //! Published systems, a folder each: whoever asks what a system is opens one folder.
 //!
 //! A folder has the card of the system ([`SYSTEMS`]) and, where it has code of its own, its part in `mod.rs`; tests of the part
-//! are in `tests.rs`. [`PLANS`] are async functions over the group of a task ([`burnish_rl::plan`]), which is learned from;
-//! [`MAKERS`] are async functions over tasks and their episodes ([`burnish_reason::Maker`]), which make rows, pairs, tasks or a
-//! strategy for later runs; [`OBJECTIVES`] are losses of tokens.
+//! are in `tests.rs`. Its recipes are `recipe.toml` and those that this starts from, its studies `study*.toml`,
+//! the pages with what they measured `results*.md`. Recipes that several systems share are in `recipes/`.
+//!
+//! [`PLANS`] are async functions over the group of a task ([`burnish_rl::plan`]), which is learned from;
+//! [`MAKERS`] are async functions over tasks and their episodes ([`burnish_reason::Maker`]), which make rows,
+//! pairs, tasks or a strategy for later runs; [`OBJECTIVES`] are losses of tokens.
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/programs.md")]

@@ -14,10 +14,10 @@ pub(crate) const SYSTEM: System = System {
     parts: &[PartRef { family: Family::Distillation, id: "aopd" }],
     uses: &["teacher.from", "teacher.path", "teacher.context"],
     environments: &["chains"],
-    recipe: Some("recipes/aopd.toml"),
+    recipe: Some("systems/aopd/recipe.toml"),
     set: &[],
-    study: Some("recipes/studies/aopd.toml"),
-    results: &["docs/results/aopd.md"],
+    study: Some("systems/aopd/study.toml"),
+    results: &["systems/aopd/results.md"],
     reduces_to: &[
         "on-policy distillation (opd), for tau = -1",
         "forward KL on sampled tokens (gkd, beta = 0), for tau = 1 and every token",

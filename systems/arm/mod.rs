@@ -17,10 +17,10 @@ pub(crate) const SYSTEM: System = System {
     parts: &[],
     uses: &["weights.method = \"arm\"", "weights.parameters", "weights.calibration"],
     environments: &["chains"],
-    recipe: Some("recipes/arm.toml"),
+    recipe: Some("systems/arm/recipe.toml"),
     set: &[],
-    study: Some("recipes/studies/arm.toml"),
-    results: &["docs/results/arm.md"],
+    study: Some("systems/arm/study.toml"),
+    results: &["systems/arm/results.md"],
     reduces_to: &[
         "task arithmetic on increments, without recorded activations or with rank = 0",
         "the last checkpoint, for eta = 1 at every step without rotation",

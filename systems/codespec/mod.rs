@@ -15,10 +15,10 @@ pub(crate) const SYSTEM: System = System {
     parts: &[],
     uses: &["env.config.track", "env.config.rejects"],
     environments: &["specs"],
-    recipe: Some("recipes/specs.toml"),
+    recipe: Some("systems/codespec/recipe.toml"),
     set: &[],
-    study: Some("recipes/studies/codespec.toml"),
-    results: &["docs/results/codespec.md"],
+    study: Some("systems/codespec/study.toml"),
+    results: &["systems/codespec/results.md"],
     reduces_to: &[
         "an accepted case for every valid input alone, for `correct`; a rejected one for every invalid input alone, for `complete`",
     ],

@@ -12,10 +12,10 @@ pub(crate) const SYSTEM: System = System {
     parts: &[],
     uses: &["eval.contrast"],
     environments: &["scenes"],
-    recipe: Some("recipes/daid.toml"),
+    recipe: Some("systems/daid/recipe.toml"),
     set: &[],
-    study: Some("recipes/studies/daid.toml"),
-    results: &["docs/results/daid.md"],
+    study: Some("systems/daid/study.toml"),
+    results: &["systems/daid/results.md"],
     reduces_to: &[
         "greedy decoding, with alpha = beta = 0, with gamma = 1, and where a prompt has no marked tokens",
     ],

@@ -18,8 +18,8 @@ pub(crate) const SYSTEM: System = System {
     environments: &["mapf-frozenlake"],
     recipe: Some("recipes/quickstart.toml"),
     set: &["gate={gate=\"dgg\"}", "train.epochs=4"],
-    study: Some("recipes/studies/dgg.toml"),
-    results: &["docs/results/dgg.md"],
+    study: Some("systems/dgg/study.toml"),
+    results: &["systems/dgg/results.md"],
     reduces_to: &[
         "every use of a batch, for tau = inf",
         "a single use of a batch, for tau = -inf without warm-up, or train.epochs = 1",

@@ -231,10 +231,10 @@ pub(crate) const SYSTEM: System = System {
     ],
     uses: &[],
     environments: &["chains"],
-    recipe: Some("recipes/dgpo.toml"),
+    recipe: Some("systems/dgpo/recipe.toml"),
     set: &[],
-    study: Some("recipes/studies/dgpo.toml"),
-    results: &["docs/results/dgpo.md"],
+    study: Some("systems/dgpo/study.toml"),
+    results: &["systems/dgpo/results.md"],
     reduces_to: &[
         "SimPO, for one right and one wrong answer of one direction",
         "DPO, with log-ratios, a temperature of 1 and no margin",

@@ -14,7 +14,7 @@ pub(crate) const SYSTEM: System = System {
     parts: &[PartRef { family: Family::Advantage, id: "fapo" }],
     uses: &[],
     environments: &["chains"],
-    recipe: Some("recipes/fapo.toml"),
+    recipe: Some("systems/fapo/recipe.toml"),
     set: &[],
     study: None,
     results: &[],

@@ -16,10 +16,10 @@ pub(crate) const SYSTEM: System = System {
     parts: &[],
     uses: &["policy.new.architecture = \"hybrid\"", "policy.new.delta_rule.linear_rule"],
     environments: &["associative"],
-    recipe: Some("recipes/associative.toml"),
+    recipe: Some("systems/fg2_gdn/recipe.toml"),
     set: &[],
-    study: Some("recipes/studies/fg2-gdn.toml"),
-    results: &["docs/results/fg2-gdn.md", "docs/results/fg2-gdn-parts.md"],
+    study: Some("systems/fg2_gdn/study.toml"),
+    results: &["systems/fg2_gdn/results.md", "systems/fg2_gdn/results-parts.md"],
     reduces_to: &[
         "`fg2_gdn`, for the same rates of erasing and writing, to the bit",
         "`kda`, for rates that are equal in all channels",

@@ -163,10 +163,10 @@ pub(crate) const SYSTEM: System = System {
     parts: &[PartRef { family: Family::Plan, id: "heavyskill" }],
     uses: &["eval.draft"],
     environments: &["chains", "countdown"],
-    recipe: Some("recipes/heavyskill.toml"),
+    recipe: Some("systems/heavyskill/recipe.toml"),
     set: &[],
-    study: Some("recipes/studies/heavyskill.toml"),
-    results: &["docs/results/heavyskill.md"],
+    study: Some("systems/heavyskill/study.toml"),
+    results: &["systems/heavyskill/results.md"],
     reduces_to: &[
         "the plain answer, for drafts = 0 and deliberations = 1, to the bit",
         "self-refinement, for drafts = 1 and deliberations = 1, to the bit",

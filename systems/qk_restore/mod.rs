@@ -16,10 +16,10 @@ pub(crate) const SYSTEM: System = System {
     parts: &[],
     uses: &["weights.method = \"qk_restore\"", "weights.parameters"],
     environments: &["recall", "chains"],
-    recipe: Some("recipes/qk-restore.toml"),
+    recipe: Some("systems/qk_restore/recipe.toml"),
     set: &[],
-    study: Some("recipes/studies/qk-restore.toml"),
-    results: &["docs/results/qk-restore.md"],
+    study: Some("systems/qk_restore/study.toml"),
+    results: &["systems/qk_restore/results.md"],
     reduces_to: &[
         "the tuned model, byte for byte, where nothing was tuned",
         "full restoring, for mode = \"pro\" and lambda = 0",

@@ -140,10 +140,10 @@ pub(crate) const SYSTEM: System = System {
     parts: &[PartRef { family: Family::Plan, id: "skpo" }, PartRef { family: Family::Advantage, id: "skpo" }],
     uses: &[],
     environments: &["chains", "countdown"],
-    recipe: Some("recipes/skpo.toml"),
+    recipe: Some("systems/skpo/recipe.toml"),
     set: &[],
-    study: Some("recipes/studies/skpo.toml"),
-    results: &["docs/results/skpo.md", "docs/results/skpo-diagnostic.md"],
+    study: Some("systems/skpo/study.toml"),
+    results: &["systems/skpo/results.md", "systems/skpo/results-diagnostic.md"],
     reduces_to: &[
         "GRPO, for draft_tokens = 0, to the bit",
         "plain continuation of the draft, for skip = false",

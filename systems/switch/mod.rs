@@ -17,10 +17,10 @@ pub(crate) const SYSTEM: System = System {
     parts: &[],
     uses: &["latent"],
     environments: &["chains"],
-    recipe: Some("recipes/switch.toml"),
+    recipe: Some("systems/switch/recipe.toml"),
     set: &[],
-    study: Some("recipes/studies/switch.toml"),
-    results: &["docs/results/switch.md"],
+    study: Some("systems/switch/study.toml"),
+    results: &["systems/switch/results.md"],
     reduces_to: &[
         "GRPO, to the bit, where no answer has a span",
         "imitation of visible thoughts between tags, with `latent.stages = [0, 0]`",

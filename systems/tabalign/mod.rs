@@ -17,10 +17,10 @@ pub(crate) const SYSTEM: System = System {
     parts: &[],
     uses: &["policy.new.masked", "eval.denoising_steps"],
     environments: &["tables"],
-    recipe: Some("recipes/tables.toml"),
+    recipe: Some("systems/tabalign/recipe.toml"),
     set: &[],
-    study: Some("recipes/studies/tabalign.toml"),
-    results: &["docs/results/tabalign.md"],
+    study: Some("systems/tabalign/study.toml"),
+    results: &["systems/tabalign/results.md"],
     reduces_to: &[
         "one token a step in the order of confidence, with as many steps as tokens",
         "no verifier, with a bound of 0: each step is executed once",

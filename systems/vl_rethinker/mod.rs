@@ -106,7 +106,7 @@ pub(crate) const SYSTEM: System = System {
     ],
     uses: &[],
     environments: &["chains"],
-    recipe: Some("recipes/vl-rethinker.toml"),
+    recipe: Some("systems/vl_rethinker/recipe.toml"),
     set: &[],
     study: None,
     results: &[],

@@ -57,19 +57,19 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_a_study_stands_on_its_card() {
+    fn a_study_and_all_pages_with_results_in_a_systems_folder_stand_on_its_card() {
         for system in SYSTEMS {
-            let Some(study) = system.study else { continue };
-            // All studies are in this folder: a test resolves each of them.
-            let id =
-                study.strip_prefix("recipes/studies/").and_then(|name| name.strip_suffix(".toml")).unwrap();
-            let page = format!("docs/results/{id}.md");
-            assert_eq!(
-                root().join(&page).is_file(),
-                system.results.contains(&&*page),
-                "{}: {page}",
-                system.id
-            );
+            let folder = format!("systems/{}", system.id);
+            let study = format!("{folder}/study.toml");
+            assert_eq!(system.study, root().join(&study).is_file().then_some(&*study), "{}", system.id);
+            for entry in std::fs::read_dir(root().join(&folder)).unwrap() {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                if name.starts_with("results") && name.ends_with(".md") {
+                    assert!(system.results.contains(&&*format!("{folder}/{name}")), "{}: {name}", system.id);
+                }
+            }
+            let elsewhere = system.results.iter().find(|page| !page.starts_with(&folder));
+            assert_eq!(elsewhere, None, "{}", system.id);
         }
     }
 

@@ -1,6 +1,6 @@
-//! Task selectors on a simulated learner: prints docs/results/insight-simulation.md.
+//! Task selectors on a simulated learner: prints systems/insight/results-simulation.md.
 //!
-//!     cargo run --release -p burnish-rl --example insight_bandit > docs/results/insight-simulation.md
+//!     cargo run --release -p burnish-rl --example insight_bandit > systems/insight/results-simulation.md
 
 mod simulation;
 

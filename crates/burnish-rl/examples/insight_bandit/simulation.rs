@@ -258,7 +258,7 @@ pub(crate) fn row(arm: &Arm, found: &[Outcome], uniform: &[Outcome]) -> String {
     )
 }
 
-/// docs/results/insight-simulation.md.
+/// systems/insight/results-simulation.md.
 pub(crate) fn page() -> String {
     let mut page = format!(
         "\
@@ -297,7 +297,7 @@ each of groups that all teach something, for the same rollouts. RMSE is over all
 
 The learner's rate was lowered once, after a first look at all arms: at nearly four times the rate every one of them saturated.
 Prompts resemble each other in their skill only, and nothing is forgotten. What the selectors do for a policy is the study
-`recipes/studies/insight.toml`.
+`systems/insight/study.toml`.
 "
     );
     page

@@ -126,7 +126,7 @@ fn table(alike: Alike, of: impl Fn(Measured, Measured) -> f64) -> String {
     head + &CORRELATIONS.iter().map(row).collect::<String>()
 }
 
-/// `docs/results/rdpo-simulation.md`.
+/// `systems/rdpo/results-simulation.md`.
 pub(crate) fn page() -> String {
     format!(
         "# Correlated rewards: what estimators make of them
@@ -134,7 +134,7 @@ pub(crate) fn page() -> String {
 What RDPO (`advantage.estimator = \"rdpo\"`) is for: a reward that two components report counts twice in their sum, and the
 variance of the advantage grows with their correlation.
 
-Made by `cargo run --release -p burnish-rl --example rdpo_simulation > docs/results/rdpo-simulation.md`. A simulation of rewards:
+Made by `cargo run --release -p burnish-rl --example rdpo_simulation > systems/rdpo/results-simulation.md`. A simulation of rewards:
 no policy is trained. A test compares the page with the code.
 
 **The rewards.** Four components of one task: *correct*, *format* and *style*, which are 0 or 1 with equal chances, and *length*,

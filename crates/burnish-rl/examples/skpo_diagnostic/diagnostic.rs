@@ -153,7 +153,7 @@ fn binomial(count: usize, success: f64) -> Vec<f64> {
     })
 }
 
-/// `docs/results/skpo-diagnostic.md`.
+/// `systems/skpo/results-diagnostic.md`.
 pub(crate) fn page() -> String {
     let Task { steps, good } = TASK;
     let (first, late_step) = (TASK.dense(0, 8), 3 * steps / 4);
@@ -186,7 +186,7 @@ pub(crate) fn page() -> String {
 What motivates SKPO (`advantage.estimator = \"skpo\"`): with the few continuations that one can afford, the advantage of a
 single step has the wrong sign, or none, about as often as not.
 
-Made by `cargo run --release -p burnish-rl --example skpo_diagnostic > docs/results/skpo-diagnostic.md`. Nothing is sampled:
+Made by `cargo run --release -p burnish-rl --example skpo_diagnostic > systems/skpo/results-diagnostic.md`. Nothing is sampled:
 values are those of dynamic programming, and the chances of errors are sums over binomials. A test compares the page with
 the code.
 

@@ -1,4 +1,4 @@
-//! The simulation behind docs/results/insight-simulation.md.
+//! The simulation behind systems/insight/results-simulation.md.
 
 #[path = "../../examples/insight_bandit/simulation.rs"]
 #[allow(dead_code, reason = "the example makes the page")]
@@ -16,7 +16,7 @@ fn numbers(row: &str) -> Vec<f64> {
 
 #[test]
 fn the_rows_of_the_page_are_what_the_simulation_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/insight-simulation.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systems/insight/results-simulation.md");
     let page = std::fs::read_to_string(path).unwrap();
     let arms = arms();
     for arm in &arms {

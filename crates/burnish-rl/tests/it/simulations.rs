@@ -14,15 +14,15 @@ use simulation::{Alike, CORRELATIONS, Measured, measure, methods};
 
 #[expect(clippy::unwrap_used, reason = "the page is part of the test")]
 fn is_page(name: &str, page: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systems").join(name);
     let written = std::fs::read_to_string(&path).unwrap();
-    assert!(written == page, "make docs/results/{name} again, as it says");
+    assert!(written == page, "make systems/{name} again, as it says");
 }
 
 #[test]
 fn the_pages_are_those_of_the_code() {
-    is_page("skpo-diagnostic.md", &diagnostic::page());
-    is_page("rdpo-simulation.md", &simulation::page());
+    is_page("skpo/results-diagnostic.md", &diagnostic::page());
+    is_page("rdpo/results-simulation.md", &simulation::page());
 }
 
 /// The sign of the difference of two estimates, from sampled answers.
