@@ -216,6 +216,7 @@ fn no_page_and_no_recipe_needs_a_folder_beside_the_repository() {
     let mut pages = vec![root().join("README.md"), root().join("models/starter/README.md")];
     pages.extend(files("docs", &["md", "toml", "py", "sh"]));
     pages.extend(files("recipes", &["toml"]));
+    pages.extend(files("systems", &["md", "toml"]));
     assert!(pages.len() > 100, "{}", pages.len());
     for page in pages {
         let text = std::fs::read_to_string(&page).unwrap();
@@ -229,12 +230,29 @@ fn no_page_and_no_recipe_needs_a_folder_beside_the_repository() {
 /// All data that a recipe trains on exists, unless the recipe says where to get it.
 #[test]
 fn every_recipe_is_complete() {
-    for path in files("recipes", &["toml"]) {
+    for path in [files("recipes", &["toml"]), files("systems", &["toml"])].concat() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        // `systems/Cargo.toml`
+        if text.contains("[package]") {
+            continue;
+        }
         let path = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
-        let command = if path.contains("studies/") { "study" } else { "train" };
+        let command = if text.contains("[study]") { "study" } else { "train" };
         let output = burnish(&[command, &path, "--dry-run"]);
         assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+/// The pages of the repository, its recipes and its studies.
+fn pages_and_recipes() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> =
+        std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.extension().is_some_and(|end| end == "md"));
+    found.extend(files("docs", &["md"]));
+    found.extend(
+        ["bench", "models", "recipes", "systems"].iter().flat_map(|folder| files(folder, &["md", "toml"])),
+    );
+    found
 }
 
 #[test]
@@ -249,6 +267,42 @@ fn what_the_readme_names_is_there() {
         }
     }
     assert!(named > 25, "{named}");
+}
+
+#[test]
+fn what_pages_and_recipes_name_is_there() {
+    let mut named = 0;
+    for page in pages_and_recipes() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        // The page of a study that was not run yet is still to come.
+        let lines = text.lines().filter(|line| !line.starts_with("results = "));
+        let words = lines
+            .flat_map(|line| line.split(|end: char| end.is_whitespace() || "`'\"\\()[]{},;=|".contains(end)));
+        for word in words.map(|word| word.trim_end_matches(['.', ':'])) {
+            // `ID` and `*` stand for several names.
+            let is_name = !word.contains("ID") && !word.contains('*');
+            if is_name && ["docs/", "recipes/", "systems/"].iter().any(|folder| word.starts_with(folder)) {
+                assert!(root().join(word).exists(), "{} names {word}", page.display());
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 500, "{named}");
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let mut links = 0;
+    for page in pages_and_recipes() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            if !link.is_empty() && !link.contains(':') && !link.contains(char::is_whitespace) {
+                assert!(page.parent().unwrap().join(link).exists(), "{} links to {link}", page.display());
+                links += 1;
+            }
+        }
+    }
+    assert!(links > 100, "{links}");
 }
 
 #[test]

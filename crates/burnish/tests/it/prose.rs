@@ -60,7 +60,8 @@ fn lines_are_short() {
 #[test]
 fn terms_are_those_of_the_field() {
     let mut texts = sources();
-    let pages = [files("docs", &["md"]), files("recipes", &["toml"])].concat();
+    let pages =
+        [files("docs", &["md"]), files("recipes", &["toml"]), files("systems", &["md", "toml"])].concat();
     texts.extend(pages.into_iter().map(|path| std::fs::read_to_string(path).unwrap()));
     for (term, usual, most) in TERMS {
         // This file names each once.
