@@ -565,7 +565,7 @@ fn no_function_waits_for_the_episodes_of_another_and_no_more_are_under_way_than_
             Ok::<(), RunError<ContactError>>(())
         })
     };
-    let mut most = |within: usize| {
+    let most = |within: usize| {
         let programs = vec![program("fast", 1), program("slow", 100)];
         run_programs(9, within, programs, Cast::default().with("policy", &mut seeds()), &mut simulated())
             .unwrap();
