@@ -6,7 +6,7 @@
 //!
 //! [`PLANS`] are async functions over the group of a task ([`burnish_rl::plan`]), which is learned from;
 //! [`MAKERS`] are async functions over tasks and their episodes ([`burnish_reason::Maker`]), which make rows,
-//! pairs, tasks or a strategy for later runs; [`OBJECTIVES`] are losses of tokens.
+//! pairs, tasks, notes or a strategy for later runs; [`OBJECTIVES`] are losses of tokens.
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/programs.md")]
@@ -37,6 +37,7 @@ pub mod map_then_act;
 pub mod mtr_suite;
 pub mod qk_restore;
 pub mod rdpo;
+pub mod recall;
 pub mod redesign;
 pub mod sdar;
 pub mod skill1;
@@ -64,12 +65,13 @@ pub const PLANS: &[Entry<dyn RolloutPlan>] = entries![
     dgpo::Dgpo,
     heavyskill::Heavyskill,
     lang::Lang,
+    recall::Recall,
     skpo::Skpo,
     vl_rethinker::VlRethinker
 ];
 
 /// How a run makes rows, pairs, tasks or a strategy of its episodes: `make.program`.
-pub const MAKERS: &[Entry<dyn Maker>] = entries![adas::Adas, from_failures::FromFailures];
+pub const MAKERS: &[Entry<dyn Maker>] = entries![adas::Adas, from_failures::FromFailures, recall::Cases];
 
 /// Losses of tokens: `loss.objective`, beside those of [`burnish_rl::catalogue::OBJECTIVES`].
 pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = entries![thinkless::Degrpo];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Ending, Episode, Message, Policy, Record, Sampling, Task, TaskId, Verdict};
+use burnish_core::{Ending, Episode, Memory, Message, Note, Policy, Record, Sampling, Task, TaskId, Verdict};
 use burnish_episode::{Cast, Known, Started, Threads, run};
 use burnish_reason::{Bench, Finished, Ledger, Made, MakeKind, Maker, Outcome, Played, Shop, TEACHER, World};
 use burnish_rl::plan::{self, Group, PlanError, Request, Role, RolloutPlan, Spawned, Waited};
@@ -58,7 +58,8 @@ pub(crate) struct Shown {
     pub(crate) error: Option<PlanError>,
 }
 
-/// Answers requests at once. The reverse of a task is called by the answer that leads there.
+/// Answers requests at once. The reverse of a task is called by the answer that leads there, and a note says what is asked
+/// about and its number, unless that is nothing.
 struct Answers<'a> {
     task: &'a Task,
     answer: RefCell<&'a mut dyn FnMut(&Request, usize) -> Episode>,
@@ -77,6 +78,11 @@ impl plan::World for Answers<'_> {
     fn reversed(&self, task: &Task, answer: &str) -> Option<Task> {
         (!answer.is_empty())
             .then(|| Task { id: TaskId(format!("{} by {answer}", task.id.0)), ..task.clone() })
+    }
+
+    fn recall(&self, about: &str, count: usize) -> Vec<Note> {
+        let note = |number: usize| Note { about: about.to_owned(), text: number.to_string(), task: None };
+        (0..count).filter(|_| !about.is_empty()).map(note).collect()
     }
 
     fn play<'a>(
@@ -142,16 +148,17 @@ impl Ledger for Nothing {
     }
 }
 
-/// What a maker leaves of tasks, with a teacher if there is one.
+/// What a maker leaves of tasks, with a teacher and a memory if there are any.
 pub(crate) fn left(
     maker: &dyn Maker,
     kind: MakeKind,
     played: &[Played],
     world: &dyn World,
     teacher: Option<&mut dyn Policy>,
+    memory: Option<&dyn Memory>,
 ) -> Result<Finished, String> {
     let (sampling, has_teacher) = (Sampling::at(1.0, 8), teacher.is_some());
-    let shop = Shop { world, ledger: &Nothing, kind, sampling: &sampling, has_teacher };
+    let shop = Shop { world, ledger: &Nothing, kind, sampling: &sampling, has_teacher, memory };
     let started = Started::new(Address::new(1, Purpose::Perturb), Known::default(), async |handle| {
         let bench = Bench::new(handle, "maker", played, shop);
         maker.make(&bench).await.map(|()| bench.finish())
@@ -175,5 +182,5 @@ pub(crate) fn make(
         Outcome { answers, success: *success, reward: f64::from(*success), tokens: 1 }
     };
     let own = [Played { task: task.clone(), episodes: successes.iter().map(outcome).collect() }];
-    left(maker, kind, &own, world, None).map(|finished| finished.made)
+    left(maker, kind, &own, world, None, None).map(|finished| finished.made)
 }

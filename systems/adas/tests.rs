@@ -62,7 +62,7 @@ fn asked(adas: &Adas, answers: &[Value]) -> (Result<Finished, String>, Vec<Strin
         let next = said.next().ok_or_else(|| PolicyError::Failed("it has nothing more to say".into()))?;
         Ok((next.as_str().map_or(next.to_string(), str::to_owned), StopReason::EndToken))
     });
-    let left = left(adas, MakeKind::Strategy, &tasks(), &Patience::default(), Some(&mut meta));
+    let left = left(adas, MakeKind::Strategy, &tasks(), &Patience::default(), Some(&mut meta), None);
     drop(meta);
     (left, read)
 }
@@ -70,7 +70,7 @@ fn asked(adas: &Adas, answers: &[Value]) -> (Result<Finished, String>, Vec<Strin
 /// The search by chance.
 fn by_chance(generations: usize, tokens_max: Option<f64>) -> Finished {
     let adas = Adas { by: By::Chance, generations, tokens_max, ..Adas::default() };
-    left(&adas, MakeKind::Strategy, &tasks(), &Patience::default(), None).unwrap()
+    left(&adas, MakeKind::Strategy, &tasks(), &Patience::default(), None, None).unwrap()
 }
 
 fn made(finished: &Finished) -> &StrategyConfig {
@@ -174,7 +174,7 @@ fn a_proposal_that_is_never_mended_is_left_out() {
         _ => Err(PolicyError::PromptTooLong { tokens: 9, tokens_max: 8 }),
     });
     let finished =
-        left(&adas, MakeKind::Strategy, &tasks(), &Patience::default(), Some(&mut narrow)).unwrap();
+        left(&adas, MakeKind::Strategy, &tasks(), &Patience::default(), Some(&mut narrow), None).unwrap();
     drop(narrow);
     let failed = finished.report.as_ref().unwrap()["failed"].as_array().unwrap().len();
     assert_eq!((made(&finished).config["samples"].as_u64(), failed, begun), (Some(2), 2, 2));

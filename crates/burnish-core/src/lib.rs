@@ -16,6 +16,7 @@ pub mod json;
 mod latent;
 mod message;
 pub mod names;
+mod note;
 pub mod openai;
 mod policy;
 mod record;
@@ -37,6 +38,7 @@ pub use latent::{
     Intervention, LATENT, LATENT_TOKENS, Latent, LatentInput, LatentPlace, SPAN_CLOSE, SPAN_OPEN,
 };
 pub use message::{FunctionCall, Message, Role, ToolCall, ToolSpec};
+pub use note::{Memory, Note};
 pub use policy::{
     Abilities, Answered, Piece, Policy, PolicyError, TokenLogprobs, Turn, TurnId, TurnOutput, answer_all,
 };

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::card::{Card, Part};
 use crate::strategy::Strategy;
-use crate::{Beam, BestOfN, Controlled, Heavyskill, Majority, SelfRefine, WeightedVote};
+use crate::{Beam, BestOfN, Controlled, Heavyskill, Majority, Recall, SelfRefine, WeightedVote};
 
 /// A strategy; its own type is erased.
 pub struct Entry {
@@ -30,6 +30,7 @@ pub const STRATEGIES: &[Entry] = &[
     entry::<SelfRefine>(),
     entry::<Heavyskill>(),
     entry::<Controlled>(),
+    entry::<Recall>(),
 ];
 
 /// The cards, in the order of the list.
@@ -151,6 +152,9 @@ mod tests {
             ("heavyskill", json!({"deliberations": 0}), "config.deliberations"),
             ("controlled", json!({"controls": [{"certainty": {"threshold": 2.0}}]}), "config.controls"),
             ("controlled", json!({"controls": [{"budgets": {}}]}), "config.controls"),
+            ("recall", json!({"count": 0}), "config.count: must be 1 to"),
+            ("recall", json!({"template": "{prompt}"}), "config.template: must have {notes}"),
+            ("recall", json!({"note": "{about}"}), "config.note: must have {text}"),
         ];
         for (strategy, config, part) in wrong {
             let given = StrategyConfig { strategy: strategy.into(), config };

@@ -31,6 +31,7 @@ mod maker;
 mod one_turn;
 mod player;
 mod rates;
+mod recall;
 mod record;
 mod sampling;
 mod scorer;
@@ -54,6 +55,7 @@ pub use maker::{
 };
 pub use player::Player;
 pub use rates::Rates;
+pub use recall::Recall;
 pub use record::{Cached, Candidate, Considered, Role, Selection, Tokens, text_of};
 pub use scorer::{By, Scoring};
 pub use self_refine::SelfRefine;

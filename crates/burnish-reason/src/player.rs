@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{PolicyError, Trace, Turn};
+use burnish_core::{Memory, PolicyError, Trace, Turn};
 use burnish_episode::{ContactError, Handle, Position, Program, Waited};
 
 use crate::record::Considered;
@@ -17,19 +17,26 @@ pub struct Player {
     strategy: Arc<dyn Strategy>,
     others: Vec<&'static str>,
     budgets: BTreeMap<u64, usize>,
+    memory: Option<Arc<dyn Memory>>,
     considered: RefCell<BTreeMap<u64, Considered>>,
 }
 
 impl Player {
     /// By `strategy`, which can ask `others` besides the policy.
     pub fn new(strategy: Arc<dyn Strategy>, others: Vec<&'static str>) -> Self {
-        Player { strategy, others, budgets: BTreeMap::new(), considered: RefCell::default() }
+        Player { strategy, others, budgets: BTreeMap::new(), memory: None, considered: RefCell::default() }
     }
 
     /// With a budget of tokens for each turn, by its seed ([`Asked::budget`]).
     #[must_use]
     pub fn with_budgets(self, budgets: BTreeMap<u64, usize>) -> Self {
         Player { budgets, ..self }
+    }
+
+    /// With notes to read ([`Session::recall`]).
+    #[must_use]
+    pub fn with_memory(self, memory: Option<Arc<dyn Memory>>) -> Self {
+        Player { memory, ..self }
     }
 
     /// Everything that was done since the last call, by the seeds of turns.
@@ -65,7 +72,8 @@ impl Program for Player {
                     seed: at.seed(),
                 };
                 let budget = self.budgets.get(&turn.seed).copied();
-                let (seed, asked) = (turn.seed, Asked { turn, others: self.others.clone(), budget });
+                let (seed, others, memory) = (turn.seed, self.others.clone(), self.memory.clone());
+                let asked = Asked { turn, others, budget, memory };
                 let session = Session::new(handle.clone(), agent.clone(), asked, position);
                 let answered = match self.strategy.answer(&session).await {
                     Ok(chosen) => session.reach(chosen).await.map(|()| chosen),

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use burnish_core::rng;
-use burnish_core::{Message, NodeId, PolicyError, Sampling, ToolSpec, Trace, Turn, TurnOutput};
+use burnish_core::{Memory, Message, NodeId, Note, PolicyError, Sampling, ToolSpec, Trace, Turn, TurnOutput};
 use burnish_episode::{Agent, Ask, ContactError, Handle, Position};
 use burnish_verify::Verifier;
 
@@ -22,7 +22,6 @@ pub const JUDGE: &str = "judge";
 pub const REWARD_MODEL: &str = "reward_model";
 
 /// The turn that a strategy has to answer.
-#[derive(Debug)]
 pub struct Asked {
     /// The turn. Its trace is what was said before.
     pub turn: Turn,
@@ -30,6 +29,8 @@ pub struct Asked {
     pub others: Vec<&'static str>,
     /// Tokens, read and generated, that a strategy which takes any number of drafts has to reach.
     pub budget: Option<usize>,
+    /// The notes that it can read, if there are any.
+    pub memory: Option<Arc<dyn Memory>>,
 }
 
 /// Turns that are asked for at once, each on its own: none sees another.
@@ -125,6 +126,16 @@ impl<'s> Session<'s> {
     /// The conversation as it was asked.
     pub fn messages(&self) -> Arc<Vec<Message>> {
         Arc::clone(&self.asked.turn.messages)
+    }
+
+    /// The notes of the memory that are nearest to what is asked about: at most `count`.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn recall(&self, about: &str, count: usize) -> Result<Vec<Note>, ContactError> {
+        let none = || PolicyError::Failed("there is no memory here: name one in `[memory]`".to_owned());
+        let memory = self.asked.memory.as_ref().ok_or_else(none)?;
+        Ok(memory.recall(about, count, None))
     }
 
     /// The policy's next question at a position.

@@ -101,7 +101,7 @@ impl<'a> Strategist<'a> {
     fn begin(&mut self, id: TurnId, turn: Turn) {
         let (seed, trace) = (turn.seed, turn.trace.clone());
         let others = self.cast[1..].iter().map(|(name, _)| *name).collect();
-        let asked = Asked { turn, others, budget: None };
+        let asked = Asked { turn, others, budget: None, memory: None };
         let strategy = Arc::clone(&self.strategy);
         let address = Address::new(seed, Purpose::Sample);
         let episode = Started::new(address, Known::default(), async move |handle| {

@@ -39,6 +39,11 @@ pub trait Strategy: Send + Sync {
         self.scoring()?.reward_model()
     }
 
+    /// Does it read notes ([`Session::recall`])? Then there must be a memory.
+    fn recalls(&self) -> bool {
+        false
+    }
+
     /// Asks, selects and chooses.
     fn answer<'a>(&'a self, session: &'a Session<'_>) -> Answering<'a>;
 }

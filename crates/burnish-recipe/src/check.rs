@@ -26,7 +26,8 @@ use crate::supply::{SUPPLIES, Table};
 use super::{
     Calibration, GOAL_INFORMATION, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe,
     RecipeError, Source, StageUse, TeacherContext, TeacherSection, Use, asked, bounds, defaults, empty,
-    engine, eval_strategy, evaluations, latent, make, redesign, rounds, task_source, trainer, weights,
+    engine, eval_strategy, evaluations, latent, make, memory, redesign, rounds, task_source, trainer,
+    weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -217,6 +218,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     }
     check_rows(recipe, &ranges)?;
     make::complete(recipe, source)?;
+    memory::check(recipe, source)?;
     eval_strategy::check(recipe, source)?;
     complete_gate(recipe, &ranges)?;
     complete_replay(recipe, &ranges)?;

@@ -21,6 +21,7 @@ mod foreign;
 mod judge;
 mod latent;
 mod make;
+mod memory;
 mod metrics;
 mod optimizer;
 pub mod paths;
@@ -79,6 +80,7 @@ pub use judge::JudgeSection;
 pub use judge::PLACES;
 pub use latent::{Brevity, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, LatentPath, LatentSection};
 pub use make::{Keep, MakeSection, SuccessRate};
+pub use memory::MemorySection;
 pub use metrics::MetricsSection;
 pub use optimizer::OptimizerSection;
 pub use paths::expand;
@@ -142,6 +144,9 @@ pub struct Recipe {
     /// What the run makes out of its training episodes, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub make: Option<MakeSection>,
+    /// The notes that programs read, if any do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemorySection>,
     /// Which environment is played and evaluated; not needed to learn from rows.
     #[serde(default, skip_serializing_if = "EnvSection::is_absent")]
     pub env: EnvSection,

@@ -100,8 +100,8 @@ impl MakeSection {
             _ if !(is_share(min) && is_share(max) && min <= max) => {
                 Err(("success_rate", "must be within 0 and 1, and its `min` not above its `max`"))
             }
-            Self { program: None, kind: MakeKind::Strategy, .. } => {
-                Err(("program", "is needed: only a function makes a strategy"))
+            Self { program: None, kind: MakeKind::Strategy | MakeKind::Memory, .. } => {
+                Err(("program", "is needed: only a function makes a strategy, or notes"))
             }
             Self { program: None, config: Some(_), .. } => {
                 Err(("config", "has no use: it holds the settings of `make.program`, which is not given"))

@@ -45,7 +45,7 @@ pub struct PathPlace<'a> {
 }
 
 /// Keys with one path each.
-const SINGLE: [(&[&str], PathKind); 14] = [
+const SINGLE: [(&[&str], PathKind); 15] = [
     (&["run", "dir"], PathKind::Own),
     (&["run", "cache"], PathKind::Own),
     (&["policy", "path"], PathKind::Model),
@@ -56,6 +56,7 @@ const SINGLE: [(&[&str], PathKind); 14] = [
     (&["user", "path"], PathKind::Model),
     (&["extractor", "path"], PathKind::Model),
     (&["make", "teacher"], PathKind::Model),
+    (&["memory", "path"], PathKind::Data),
     (&["reward", "model", "path"], PathKind::Model),
     (&["env", "split", "scorer", "judge", "path"], PathKind::Model),
     (&["user", "strategy", "config", "score", "path"], PathKind::Model),

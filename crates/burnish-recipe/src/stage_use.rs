@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use burnish_data::Paths;
 
-use super::{EvalStrategy, Place, PolicySection, Recipe, StageRecipe, TaskFile, TaskSource, TeacherSection};
+use super::{
+    EvalStrategy, MemorySection, Place, PolicySection, Recipe, StageRecipe, TaskFile, TaskSource,
+    TeacherSection,
+};
 
 /// How a later recipe uses the result of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,14 +22,22 @@ pub enum StageUse {
     Tasks,
     /// As the strategy by which it is evaluated: `eval.strategy.from`.
     Strategy,
+    /// As the notes that programs read: `memory.from`.
+    Memory,
     /// As a model that its policy is made from: `weights.base_model.from`, `weights.models[0].from`.
     Weights(Place),
 }
 
 impl StageUse {
     /// Those of which a run may keep a copy.
-    pub(super) const COPIED: [StageUse; 5] =
-        [StageUse::Policy, StageUse::Teacher, StageUse::Rows, StageUse::Tasks, StageUse::Strategy];
+    pub(super) const COPIED: [StageUse; 6] = [
+        StageUse::Policy,
+        StageUse::Teacher,
+        StageUse::Rows,
+        StageUse::Tasks,
+        StageUse::Strategy,
+        StageUse::Memory,
+    ];
 
     /// The key that names the recipe.
     pub fn key(self) -> String {
@@ -36,6 +47,7 @@ impl StageUse {
             StageUse::Rows => "data.from".to_owned(),
             StageUse::Tasks => "env.tasks.from".to_owned(),
             StageUse::Strategy => "eval.strategy.from".to_owned(),
+            StageUse::Memory => "memory.from".to_owned(),
             StageUse::Weights(place) => format!("{}.from", place.key()),
         }
     }
@@ -65,6 +77,9 @@ impl StageUse {
             StageUse::Strategy => {
                 recipe.eval.strategy = Some(EvalStrategy { from, ..EvalStrategy::default() });
             }
+            StageUse::Memory => {
+                recipe.memory = Some(MemorySection { from, ..MemorySection::default() });
+            }
             StageUse::Weights(place) => {
                 if let Some(model) = recipe.weights.as_mut().and_then(|weights| weights.at_mut(place)) {
                     (model.path, model.from) = (None, from);
@@ -81,6 +96,7 @@ impl StageUse {
             StageUse::Rows => "the rows to learn from",
             StageUse::Tasks => "the tasks to play",
             StageUse::Strategy => "the strategy of evaluations",
+            StageUse::Memory => "the notes to read",
             StageUse::Weights(_) => "a model for the surgery",
         }
     }
@@ -93,6 +109,7 @@ impl StageUse {
             StageUse::Rows => recipe.data.from.as_ref(),
             StageUse::Tasks => recipe.env.tasks.file()?.from.as_ref(),
             StageUse::Strategy => recipe.eval.strategy.as_ref()?.from.as_ref(),
+            StageUse::Memory => recipe.memory.as_ref()?.from.as_ref(),
             StageUse::Weights(place) => recipe.weights.as_ref()?.at(place)?.from.as_ref(),
         }
     }
@@ -105,6 +122,7 @@ impl StageUse {
             StageUse::Rows => recipe.data.from.as_mut(),
             StageUse::Tasks => recipe.env.tasks.file_mut()?.from.as_mut(),
             StageUse::Strategy => recipe.eval.strategy.as_mut()?.from.as_mut(),
+            StageUse::Memory => recipe.memory.as_mut()?.from.as_mut(),
             StageUse::Weights(place) => recipe.weights.as_mut()?.at_mut(place)?.from.as_mut(),
         }
     }
@@ -117,6 +135,7 @@ impl StageUse {
             StageUse::Rows => Some(&mut recipe.data.made),
             StageUse::Tasks => recipe.env.tasks.file_mut().map(|tasks| &mut tasks.made),
             StageUse::Strategy => recipe.eval.strategy.as_mut().map(|strategy| &mut strategy.made),
+            StageUse::Memory => recipe.memory.as_mut().map(|memory| &mut memory.made),
             StageUse::Weights(place) => Some(&mut recipe.weights.as_mut()?.at_mut(place)?.made),
         }
     }
@@ -136,7 +155,7 @@ impl StageUse {
             StageUse::Policy => {
                 recipe.policy.from.is_some() || recipe.weights.is_some() || recipe.is_last_round()
             }
-            StageUse::Teacher | StageUse::Rows | StageUse::Tasks | StageUse::Strategy => {
+            StageUse::Teacher | StageUse::Rows | StageUse::Tasks | StageUse::Strategy | StageUse::Memory => {
                 of.made_by(recipe).is_some()
             }
             StageUse::Weights(_) => false,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{Chunk, Dialogue};
 use crate::embed::{Embed, cosine, unit_vectors};
-use crate::index::{Index, highest, query_terms};
+use crate::index::{Index, highest};
 use crate::{Result, RetrievalError, wrong};
 
 /// What a retriever sees of a dialogue.
@@ -106,7 +106,7 @@ impl Arm<'_> {
     }
 }
 
-/// BM25, with `k1` 1.2 and `b` 0.75. English function words of a query do not count, unless it has no others.
+/// BM25 ([`Index::nearest`]).
 #[derive(Debug, Clone)]
 pub struct Bm25 {
     index: Index,
@@ -125,10 +125,9 @@ impl Ranker for Bm25 {
     }
 
     fn rank(&self, queries: &[&str], depth: usize) -> Result<Vec<Vec<usize>>> {
-        Ok(queries
-            .iter()
-            .map(|query| highest(&self.index.bm25(&query_terms(query), 1.2, 0.75), depth))
-            .collect())
+        let places =
+            |query: &&str| self.index.nearest(query, depth).into_iter().map(|(place, _)| place).collect();
+        Ok(queries.iter().map(places).collect())
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn file_name(kind: MakeKind) -> &'static str {
         MakeKind::Rows | MakeKind::Pairs => run_dir::ROWS,
         MakeKind::Tasks => run_dir::TASKS,
         MakeKind::Strategy => run_dir::STRATEGY,
+        MakeKind::Memory => run_dir::MEMORY,
     }
 }
 
@@ -202,7 +203,7 @@ impl Played {
             tally.rewards += reward;
             let fault = match make.kind {
                 // Only a function makes one.
-                MakeKind::Strategy => continue,
+                MakeKind::Strategy | MakeKind::Memory => continue,
                 MakeKind::Tasks => {
                     if tally.candidates.is_empty() {
                         tally.candidates.push(Candidate { step, at, rejected: None, reward });

@@ -19,7 +19,7 @@ use crate::online::plan_of;
 use crate::online::scene::{Played, Scene};
 use crate::seeds::Draws;
 use crate::stages;
-use burnish_recipe::{Recipe, StrategySection};
+use burnish_recipe::{Recipe, StageUse, StrategySection};
 
 /// The results of an evaluation.
 pub struct Evaluation {
@@ -75,7 +75,8 @@ pub(crate) fn play(
     let Some(strategy) = strategy else { return play_by(recipe, policy, set, tasks, None) };
     let checked = Strategist::new(&mut *policy, Arc::clone(strategy)).check(&set.sampling);
     checked.map_err(of_strategy)?;
-    let (program, nobody) = (Player::new(Arc::clone(strategy), Vec::new()), Partners::default());
+    let program = Player::new(Arc::clone(strategy), Vec::new()).with_memory(set.others.memory().cloned());
+    let nobody = Partners::default();
     play_by(recipe, policy, set, tasks, Some(Playing { program: &program, others: &nobody }))
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn strategy_config(recipe: &Recipe) -> Result<Option<StrategyConfig>,
     }
     let file = match &strategy.made {
         Some(file) => file.clone(),
-        None => stages::strategy_of(recipe)?,
+        None => stages::file_of(recipe, StageUse::Strategy)?,
     };
     let section = StrategySection::read(&file)?;
     let refused = |(key, problem)| RunError::Refused(format!("{}: {key}: {problem}", file.display()));

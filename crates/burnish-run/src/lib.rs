@@ -24,6 +24,7 @@ pub mod memory;
 pub mod merge;
 mod model_files;
 pub mod model_path;
+mod notes;
 mod offline;
 mod online;
 mod others;

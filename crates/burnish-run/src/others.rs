@@ -1,7 +1,9 @@
 //! The models of a recipe that have to do with episodes besides the trained one: the simulated user, who takes part, and
-//! those that help to judge: the extractor of answers, the reward model and the model of goals.
+//! those that help to judge: the extractor of answers, the reward model and the model of goals; and the notes that programs read.
 
-use burnish_core::{Episode, Policy, Task};
+use std::sync::Arc;
+
+use burnish_core::{Episode, Memory, Policy, Task};
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Partners, RolloutSpec};
 use burnish_model::Tokenizer;
@@ -11,6 +13,7 @@ use crate::RunError;
 use crate::asked::Asked;
 use crate::extractor::Remembering;
 use crate::goal::GoalReader;
+use crate::notes;
 use crate::reward_model::RewardModel;
 use burnish_recipe::Recipe;
 
@@ -25,6 +28,7 @@ pub(crate) struct Others {
     partners: Option<Partners>,
     reward_model: Option<RewardModel>,
     goal: Option<GoalReader>,
+    memory: Option<Arc<dyn Memory>>,
 }
 
 impl Others {
@@ -37,6 +41,7 @@ impl Others {
             partners: partners(recipe)?,
             reward_model: RewardModel::of_recipe(recipe)?,
             goal: GoalReader::of_recipe(recipe)?,
+            memory: notes::of_recipe(recipe)?,
         })
     }
 
@@ -51,6 +56,11 @@ impl Others {
     /// Those who take part in episodes.
     pub(crate) fn partners(&self) -> Option<&Partners> {
         self.partners.as_ref()
+    }
+
+    /// The notes that programs read.
+    pub(crate) fn memory(&self) -> Option<&Arc<dyn Memory>> {
+        self.memory.as_ref()
     }
 
     /// Does somebody judge episodes when they are over, besides their environment?

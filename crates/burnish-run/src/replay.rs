@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::task::{Context, Waker};
 
-use burnish_core::{Episode, Message, Sampling, Task, Trace};
+use burnish_core::{Episode, Message, Note, Sampling, Task, Trace};
 use burnish_env::rollout::{self, Overlong, Partners, Playing, RolloutSpec, SeedPlace, Spawn};
 use burnish_reason::Player;
 use burnish_rl::SettingError;
@@ -13,6 +13,7 @@ use burnish_rl::plan::{Group, PlanError, Request, Role, RolloutPlan, Waited, Wor
 use crate::RunError;
 use crate::evaluate::strategy_of;
 use crate::inspect::{environment_of, recorded_step};
+use crate::notes;
 use crate::online::plan_of;
 use crate::others;
 use crate::stored;
@@ -47,7 +48,8 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
     let overlong = if *kind == EpisodeKind::Train { recipe.rollout.overlong } else { Overlong::Drop };
     let partners = others::recorded(&recipe);
     let strategy = if *kind == EpisodeKind::Train { None } else { strategy_of(&recipe)? };
-    let player = strategy.map(|strategy| Player::new(strategy, Vec::new()));
+    let memory = notes::of_recipe(&recipe)?;
+    let player = strategy.map(|strategy| Player::new(strategy, Vec::new()).with_memory(memory));
     let nobody = Partners::default();
     let spec = RolloutSpec {
         generator: &*generator,
@@ -150,6 +152,10 @@ impl World for First {
 
     fn reversed(&self, _: &Task, _: &str) -> Option<Task> {
         None
+    }
+
+    fn recall(&self, _: &str, _: usize) -> Vec<Note> {
+        Vec::new()
     }
 
     fn play<'a>(

@@ -26,6 +26,8 @@ pub const ROWS: &str = "rows.jsonl";
 pub const TASKS: &str = "tasks.jsonl";
 /// Name of the file of the strategy that the run made.
 pub const STRATEGY: &str = "strategy.toml";
+/// Name of the file of notes that the run made.
+pub const MEMORY: &str = "memory.jsonl";
 /// Name of the file that says how one of these came about.
 pub const MADE: &str = "made.json";
 /// Name of the file of what a run's functions were told and have made so far.
@@ -38,6 +40,8 @@ pub const START_ROWS: &str = "start_rows.jsonl";
 pub const START_TASKS: &str = "start_tasks.jsonl";
 /// Name of the run's copy of the strategy by which it is evaluated, if another recipe made it.
 pub const START_STRATEGY: &str = "start_strategy.toml";
+/// Name of the run's copy of the notes that its programs read, if another recipe made them.
+pub const START_MEMORY: &str = "start_memory.jsonl";
 /// Name of the record of the rounds before the run, between which its environment was redesigned.
 pub const REDESIGN: &str = "redesign.json";
 /// Name of the directory of the best checkpoint.
@@ -73,9 +77,11 @@ pub enum Taken {
 /// start_rows.jsonl      the rows that it learns from, where `data.from` names the recipe that made them
 /// start_tasks.jsonl     the tasks that it plays, where `env.tasks.from` names the recipe that made them
 /// start_strategy.toml   the strategy of its evaluations, where `eval.strategy.from` names the recipe that made it
+/// start_memory.jsonl    the notes that its programs read, where `memory.from` names the recipe that made them
 /// rows.jsonl            the rows that it made of its episodes (`[make]`)
 /// tasks.jsonl           the tasks that it made of its episodes (`[make]`)
 /// strategy.toml         the strategy that it made (`[make]`)
+/// memory.jsonl          the notes that it made (`[make]`)
 /// made.json             how the rows, tasks or strategy came about
 /// grown.jsonl           the tasks that have joined it while it went on (`make.every`)
 /// redesign.json         the rounds before it, where an engineer redesigned its environment

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burnish_core::digest::Rule;
 use burnish_core::rng::Address;
-use burnish_core::{Message, PolicyError, Sampling, Task, Trace, Verdict, json, rng};
+use burnish_core::{Memory, Message, Note, PolicyError, Sampling, Task, Trace, Verdict, json, rng};
 use burnish_episode::{Ask, ContactError, Handle, Known, RunError, Waited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -67,6 +67,8 @@ pub struct Shop<'a> {
     pub sampling: &'a Sampling,
     /// Is there somebody called [`TEACHER`]?
     pub has_teacher: bool,
+    /// The notes that the run reads, if it has a memory.
+    pub memory: Option<&'a dyn Memory>,
 }
 
 /// Tasks with their episodes, and everything that a maker can do.
@@ -120,6 +122,16 @@ impl<'a> Bench<'a> {
     /// All tasks of a function over all of them ([`Maker::is_over_all`](super::Maker::is_over_all)); else, the one task.
     pub fn all(&self) -> &'a [Played] {
         self.played
+    }
+
+    /// The notes of the memory that the run reads: none if it has no memory.
+    pub fn notes(&self) -> &'a [Note] {
+        self.shop.memory.map_or(&[], |memory| memory.notes())
+    }
+
+    /// Those of them that are nearest to what is asked about, at most `count`.
+    pub fn recall(&self, about: &str, count: usize) -> Vec<Note> {
+        self.shop.memory.map_or_else(Vec::new, |memory| memory.recall(about, count, None))
     }
 
     /// Sampling of the run's episodes.

@@ -1,4 +1,4 @@
-//! Makers: functions over tasks and their episodes that make rows, pairs, tasks or a strategy for later runs.
+//! Makers: functions over tasks and their episodes that make rows, pairs, tasks, notes or a strategy for later runs.
 //!
 //! ```text
 //! Task, its episodes ─> Maker ─> Made, Made, ...
@@ -16,7 +16,7 @@ mod bench;
 use std::pin::Pin;
 
 use burnish_core::settings::SettingError;
-use burnish_core::{Message, Role, Task, ToolSpec};
+use burnish_core::{Message, Note, Role, Task, ToolSpec};
 use burnish_episode::ContactError;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,8 @@ pub enum MakeKind {
     Tasks,
     /// A strategy to answer by, with its settings.
     Strategy,
+    /// Notes for programs to read: `about`, `text`.
+    Memory,
 }
 
 impl MakeKind {
@@ -46,6 +48,7 @@ impl MakeKind {
             MakeKind::Pairs => "pairs",
             MakeKind::Tasks => "tasks",
             MakeKind::Strategy => "strategy",
+            MakeKind::Memory => "notes",
         }
     }
 }
@@ -74,6 +77,8 @@ pub enum Made {
     Task(Task),
     /// A strategy to answer by. A run makes one.
     Strategy(StrategyConfig),
+    /// A note for a memory.
+    Note(Note),
 }
 
 impl Made {
@@ -84,6 +89,7 @@ impl Made {
             Made::Pair { .. } => MakeKind::Pairs,
             Made::Task(_) => MakeKind::Tasks,
             Made::Strategy(_) => MakeKind::Strategy,
+            Made::Note(_) => MakeKind::Memory,
         }
     }
 
@@ -102,6 +108,9 @@ impl Made {
             Made::Strategy(strategy) => {
                 let error = strategy.build().err()?;
                 Some(format!("a strategy that can't be used: {error}"))
+            }
+            Made::Note(note) if note.about.trim().is_empty() || note.text.trim().is_empty() => {
+                Some("a note that says nothing, or is about nothing".into())
             }
             _ => None,
         }
@@ -280,7 +289,8 @@ mod tests {
     ) -> Result<(Finished, usize), String> {
         let sampling = Sampling::greedy(4);
         let world = Names;
-        let shop = Shop { world: &world, ledger: lines, kind, sampling: &sampling, has_teacher };
+        let shop =
+            Shop { world: &world, ledger: lines, kind, sampling: &sampling, has_teacher, memory: None };
         let outcome = |success| Outcome { answers: Vec::new(), success, reward: 1.0, tokens: 2 };
         let own = [Played { task: task("own"), episodes: [false, true].map(outcome).into() }];
         let address = Address { task: 3, ..Address::new(7, Purpose::Perturb) };

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use burnish_core::{Episode, Message, Task, Verdict};
+use burnish_core::{Episode, Message, Note, Task, Verdict};
 
 use super::{Request, Role, Spawned};
 use crate::SettingError;
@@ -45,6 +45,9 @@ pub trait World {
     /// The other direction of `task`, built from what an answer to it states; `None` if the answer states nothing that could be asked
     /// for.
     fn reversed(&self, task: &Task, answer: &str) -> Option<Task>;
+
+    /// The notes of the memory that are nearest to what is asked about, at most `count`; none that were made of the task.
+    fn recall(&self, about: &str, count: usize) -> Vec<Note>;
 
     /// Plays episodes of `group` side by side, until all are over. They come in the order of the requests. Each request is given with the
     /// number of episodes of its role that were requested before, so that no two draw the same numbers.
@@ -110,6 +113,12 @@ impl<'a> Group<'a> {
         let own = &episodes[at];
         let answer = &own.episode.answers.last()?.content;
         self.world.reversed(own.task.as_deref().unwrap_or(self.task), answer).map(Arc::new)
+    }
+
+    /// The notes of the memory that are nearest to what is asked about: at most `count`, and none that were made of this task. It needs
+    /// a memory ([`RolloutPlan::recalls`](super::RolloutPlan::recalls)).
+    pub fn recall(&self, about: &str, count: usize) -> Vec<Note> {
+        self.world.recall(about, count)
     }
 
     /// The episodes so far, in the order in which they were requested.

@@ -193,6 +193,11 @@ pub trait RolloutPlan: Send + Sync {
         false
     }
 
+    /// Does it read notes ([`Group::recall`])? Then there must be a memory.
+    fn recalls(&self) -> bool {
+        false
+    }
+
     /// The components that it adds to rewards.
     fn components(&self) -> &'static [&'static str] {
         &[]

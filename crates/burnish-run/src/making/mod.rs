@@ -230,7 +230,8 @@ fn carried(run: &Over<'_>, make: &MakeSection, config: &MakerConfig, own: &str) 
     let sampling = recipe.rollout_sampling();
     let log = Log::open(dir.join(run_dir::MAKING), own.to_owned())?;
     let (kind, has_teacher) = (make.kind, teacher.is_some());
-    let shop = Shop { world: &field, ledger: &log, kind, sampling: &sampling, has_teacher };
+    let memory = tasks.others.memory().map(|memory| &**memory);
+    let shop = Shop { world: &field, ledger: &log, kind, sampling: &sampling, has_teacher, memory };
     let partners = tasks.others.partners();
     let at_once = recipe.rollout.batch_max;
     let within = field.at_once();
@@ -467,7 +468,14 @@ mod tests {
         let (played, sampling, asked, log) = (tasks(), Sampling::greedy(4), Cell::new(0), log(dir));
         let functions = one_by_one(&played);
         let kind = MakeKind::Rows;
-        let shop = Shop { world: &Nowhere, ledger: &log, kind, sampling: &sampling, has_teacher: false };
+        let shop = Shop {
+            world: &Nowhere,
+            ledger: &log,
+            kind,
+            sampling: &sampling,
+            has_teacher: false,
+            memory: None,
+        };
         let place = Draws::Making.place(1, 0, 0);
         let within = usize::MAX;
         let work = Work { maker, functions: &functions, shop, place, at_once, within, partners: None };
@@ -522,7 +530,14 @@ mod tests {
         assert_eq!(wrong, format!("make.program: task a: {kind}"));
         let (played, sampling, log) = (tasks(), Sampling::greedy(4), log(dir.path()));
         let kind = MakeKind::Rows;
-        let shop = Shop { world: &Nowhere, ledger: &log, kind, sampling: &sampling, has_teacher: true };
+        let shop = Shop {
+            world: &Nowhere,
+            ledger: &log,
+            kind,
+            sampling: &sampling,
+            has_teacher: true,
+            memory: None,
+        };
         let (place, functions) = (Draws::Making.place(1, 0, 0), [(0, &played[..1])]);
         let (at_once, within) = (9, 9);
         let work = Work { maker: &Two, functions: &functions, shop, place, at_once, within, partners: None };

@@ -56,6 +56,13 @@ impl Written {
                         let text = StrategySection::text_of(strategy).map_err(RunError::Recipe)?;
                         (text.clone(), text)
                     }
+                    Made::Note(note) if note.task.as_ref().is_some_and(|task| held_out.contains(task)) => {
+                        *left_out.entry("held out").or_default() += 1;
+                        continue;
+                    }
+                    Made::Note(note) => {
+                        (note.text.clone() + "\n" + &note.about, json::line(&json!(note)) + "\n")
+                    }
                     Made::Row { messages, tools } => {
                         let mut row = json!({ "messages": messages });
                         if !tools.is_empty() {

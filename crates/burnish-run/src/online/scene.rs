@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{
-    Episode, Message, Piece, Policy, Record, Role as MessageRole, Sampling, Task, Trace, Verdict,
+    Episode, Message, Note, Piece, Policy, Record, Role as MessageRole, Sampling, Task, Trace, Verdict,
 };
 use burnish_env::Generator;
 use burnish_env::rollout::{
@@ -176,6 +176,11 @@ impl World for Ground<'_> {
 
     fn reversed(&self, task: &Task, answer: &str) -> Option<Task> {
         self.scene.generator.reversible()?.reverse(task, answer)
+    }
+
+    fn recall(&self, about: &str, count: usize) -> Vec<Note> {
+        let memory = self.scene.others.memory();
+        memory.map_or_else(Vec::new, |memory| memory.recall(about, count, Some(&self.task.id)))
     }
 
     fn play<'a>(

@@ -21,13 +21,14 @@ const FORMAT: u32 = 1;
 
 /// Keys that affect no weight: places, speed, logging. Evaluation matters only as far as it decides which tasks are
 /// held out.
-const IDLE: [(&str, &[&str]); 9] = [
+const IDLE: [(&str, &[&str]); 10] = [
     ("run", &["dir", "cache", "threads"]),
     ("eval", &["every"]),
     ("train", &["unscored_steps_max"]),
     ("policy", &["path", "from", "chat_template"]),
     ("teacher", &["path", "from"]),
     ("data", &["from"]),
+    ("memory", &["path", "from"]),
     ("engine", ENGINE),
     ("trainer", &["url", "api_key_env", "requests_max", "timeout_seconds", "away_seconds"]),
     ("", &["metrics", "checkpoint", "rounds"]),
@@ -129,7 +130,12 @@ pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
         "files": files,
         "from": recipe.policy.from.as_ref().and_then(|from| from.hash.as_ref()),
     });
-    for (of, key) in [(StageUse::Teacher, "teacher"), (StageUse::Rows, "rows"), (StageUse::Tasks, "tasks")] {
+    for (of, key) in [
+        (StageUse::Teacher, "teacher"),
+        (StageUse::Rows, "rows"),
+        (StageUse::Tasks, "tasks"),
+        (StageUse::Memory, "memory"),
+    ] {
         if let Some(hash) = of.made_by(recipe).and_then(|from| from.hash.as_ref()) {
             whole[key] = hash.as_str().into();
         }
@@ -151,6 +157,7 @@ pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
 fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     let mut files = [&*recipe.data.path.0, &*recipe.data.held_out.0].concat();
     files.extend(recipe.env.tasks.file().and_then(|tasks| tasks.path.clone()));
+    files.extend(recipe.memory.as_ref().and_then(|memory| memory.path.clone()));
     let sets = recipe.data.demonstrations.iter().map(|set| (&set.env, &set.config));
     let env = (!recipe.env.is_absent()).then_some((&recipe.env.id, &recipe.env.config));
     let eval = recipe.eval.config.as_ref().map(|config| (&recipe.env.id, config));
@@ -239,6 +246,25 @@ max_steps = 3
             of(&recipe).unwrap()
         };
         assert_ne!(from("aa"), from("bb"));
+        // Notes count by what made them, or by what they say, wherever they are.
+        let notes = |hash: &str| {
+            let mut recipe = read(&["memory.from={recipe=\"notes.toml\", hash=\"aa\"}"]);
+            let made = StageUse::Memory.made_by_mut(&mut recipe).unwrap();
+            (made.hash, made.recipe) = (Some(hash.to_owned()), format!("{hash}.toml").into());
+            of(&recipe).unwrap()
+        };
+        assert_ne!(notes("aa"), notes("bb"));
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            let mut recipe = read(&["memory.path=Cargo.toml"]);
+            *StageUse::Memory.path_mut(&mut recipe).unwrap() = None;
+            recipe.memory.as_mut().unwrap().path = Some(path);
+            of(&recipe).unwrap()
+        };
+        assert_eq!(file("a", "one"), file("b", "one"));
+        assert_ne!(file("a", "one"), file("a", "two"));
         for decisive in [
             "run.seed=1",
             "train.max_steps=4",

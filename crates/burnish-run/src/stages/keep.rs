@@ -1,5 +1,5 @@
-//! The copies that a run keeps of its starting policy, its teacher, its rows, its tasks and its strategy, if other recipes made
-//! them.
+//! The copies that a run keeps of its starting policy, its teacher, its rows, its tasks, its strategy and its notes, if other recipes
+//! made them.
 //! They need no extra space if the file system supports hard links.
 
 use std::fs;
@@ -33,7 +33,9 @@ pub(crate) fn keep(recipe: &mut Recipe, dir: &RunDir) -> Result<(), RunError> {
         };
         let own = place_of(of, dir);
         match of {
-            StageUse::Rows | StageUse::Tasks | StageUse::Strategy => keep_file(&made, &own)?,
+            StageUse::Rows | StageUse::Tasks | StageUse::Strategy | StageUse::Memory => {
+                keep_file(&made, &own)?;
+            }
             _ => keep_one(&made, &own, &recipe.run.cache)?,
         }
     }
@@ -73,12 +75,16 @@ pub(crate) fn place(recipe: &mut Recipe, dir: &RunDir) {
     }
 }
 
-/// Sets the path of the strategy of evaluations to the copy in the run directory `dir`, of a recipe that is read from there to
-/// look at the run. A change of the recipe names another one, whose hash is not known.
-pub(crate) fn place_strategy(recipe: &mut Recipe, dir: &Path) {
-    let is_own = StageUse::Strategy.made_by(recipe).is_some_and(|from| from.hash.is_some());
-    if let Some(strategy) = recipe.eval.strategy.as_mut().filter(|_| is_own) {
-        strategy.made = Some(dir.join(run_dir::START_STRATEGY));
+/// Sets the paths of what evaluations need, the strategy and the notes, to the copies in the run directory `dir`, of a recipe that is
+/// read from there to look at the run. A change of the recipe names other ones, whose hash is not known.
+pub(crate) fn place_for_evaluation(recipe: &mut Recipe, dir: &Path) {
+    for (of, name) in
+        [(StageUse::Strategy, run_dir::START_STRATEGY), (StageUse::Memory, run_dir::START_MEMORY)]
+    {
+        let is_own = of.made_by(recipe).is_some_and(|from| from.hash.is_some());
+        if let Some(path) = of.path_mut(recipe).filter(|_| is_own) {
+            *path = Some(dir.join(name));
+        }
     }
 }
 
@@ -92,7 +98,7 @@ pub(crate) fn as_written(recipe: &Recipe) -> Recipe {
     recipe
 }
 
-/// Copies a file of rows, tasks or a strategy.
+/// Copies a file of rows, tasks, notes or a strategy.
 fn keep_file(made: &Path, to: &Path) -> Result<(), RunError> {
     if to.exists() {
         fs::remove_file(to).map_err(FileError::on("remove", to))?;
@@ -106,6 +112,7 @@ fn place_of(of: StageUse, dir: &RunDir) -> PathBuf {
         StageUse::Rows => dir.path().join(run_dir::START_ROWS),
         StageUse::Tasks => dir.path().join(run_dir::START_TASKS),
         StageUse::Strategy => dir.path().join(run_dir::START_STRATEGY),
+        StageUse::Memory => dir.path().join(run_dir::START_MEMORY),
         StageUse::Policy | StageUse::Weights(_) => dir.start(),
     }
 }

@@ -1,9 +1,9 @@
 //! Stages: another recipe makes the policy that a run starts from, its teacher, a model for surgery, the rows that it learns from,
-//! the tasks that it plays or the strategy of its evaluations, once. The result is stored under the hash of everything that
+//! the tasks that it plays, the strategy of its evaluations or the notes that its programs read, once. The result is stored under the hash of everything that
 //! decides it.
 //!
 //! ```text
-//! policy.from, teacher.from, weights.models[0].from, data.from, env.tasks.from, eval.strategy.from
+//! policy.from, teacher.from, weights.models[0].from, data.from, env.tasks.from, eval.strategy.from, memory.from
 //!     -> resolve: the stage's recipe, those of the stages before it ..., and their hashes (hash.rs)
 //!     -> make:    each of them is an ordinary run in `run.cache`: finished, resumed, waited for or started
 //!     -> repeated: those of `[rounds]` (repeated.rs), each with what the others made last
@@ -37,7 +37,7 @@ use burnish_rundir::run_dir::{self, RunDirError};
 use repeated::Repeated;
 
 pub(crate) use hash::of as hash_of;
-pub(crate) use keep::{as_written, keep, place, place_strategy};
+pub(crate) use keep::{as_written, keep, place, place_for_evaluation};
 pub use replicate::{files, replicate};
 
 /// Time between checks of a stage that another process makes.
@@ -151,24 +151,23 @@ pub fn made(recipe: &mut Recipe, command: &str) -> Result<Option<PathBuf>, RunEr
     stage.result()?.ok_or_else(missing).map(Some)
 }
 
-/// The file of the strategy of `eval.strategy.from`.
+/// The file that another recipe makes for this one: a strategy, notes.
 ///
 /// # Errors
 /// As [`resolve`], and if it is not made yet.
-pub(crate) fn strategy_of(recipe: &Recipe) -> Result<PathBuf, RunError> {
+pub(crate) fn file_of(recipe: &Recipe, of: StageUse) -> Result<PathBuf, RunError> {
     let mut recipe = recipe.clone();
     let Before { stages, repeated } = before(&mut recipe, &mut Vec::new())?;
-    let result = match repeated.filter(|repeated| repeated.gives(StageUse::Strategy)) {
-        Some(repeated) => repeated.result(StageUse::Strategy)?,
-        None => match stages.iter().find(|stage| stage.of == StageUse::Strategy) {
+    let result = match repeated.filter(|repeated| repeated.gives(of)) {
+        Some(repeated) => repeated.result(of)?,
+        None => match stages.iter().find(|stage| stage.of == of) {
             Some(stage) => stage.result()?,
             None => None,
         },
     };
     let missing = || {
-        let problem =
-            "eval.strategy.from: the strategy is not made yet; `burnish train` with this recipe makes it";
-        RunError::Refused(problem.into())
+        let (key, what) = (of.key(), of.name());
+        RunError::Refused(format!("{key}: {what} is not made yet; `burnish train` with this recipe makes it"))
     };
     result.ok_or_else(missing)
 }
@@ -309,6 +308,7 @@ fn check_make(of: StageUse, parent: &Recipe, recipe: &Recipe) -> Result<(), RunE
         (StageUse::Rows, _) => MakeKind::Rows,
         (StageUse::Tasks, _) => MakeKind::Tasks,
         (StageUse::Strategy, _) => MakeKind::Strategy,
+        (StageUse::Memory, _) => MakeKind::Memory,
         (StageUse::Policy | StageUse::Teacher | StageUse::Weights(_), _) => return Ok(()),
     };
     let made = recipe.make.as_ref().map(|make| make.kind);
@@ -429,7 +429,7 @@ impl Stage {
         }
         let there = self.written()?;
         self.check(&there)?;
-        if matches!(self.of, StageUse::Rows | StageUse::Tasks | StageUse::Strategy) {
+        if matches!(self.of, StageUse::Rows | StageUse::Tasks | StageUse::Strategy | StageUse::Memory) {
             let file = there.make.as_ref().map(|make| dir.join(artefact::file_name(make.kind)));
             let is_there = |file: &PathBuf| file.is_file();
             let grows = there.make.as_ref().is_some_and(|make| make.every.is_some());

@@ -53,7 +53,7 @@ const RUN_DIR: &str = "run.dir";
 /// If there is no run, or its recipe is invalid.
 pub fn read(dir: &Path) -> Result<Recipe, RunError> {
     let mut recipe: Recipe = source(dir, &[])?.decode()?;
-    stages::place_strategy(&mut recipe, dir);
+    stages::place_for_evaluation(&mut recipe, dir);
     Ok(recipe)
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn evaluate(dir: &Path, overrides: &[String]) -> Result<Found, RunErr
     }
     let mut recipe = Recipe::resolve_for(&source, Use::Evaluation)?;
     recipe.moved = moved;
-    stages::place_strategy(&mut recipe, dir);
+    stages::place_for_evaluation(&mut recipe, dir);
     Ok(Found { recipe, notes })
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use burnish_core::{Policy, Sampling};
+use burnish_core::{Memory, Policy, Sampling};
 use burnish_env::rollout::Partners;
 use burnish_model::Tokenizer;
 use burnish_reason::{DELIBERATOR, JUDGE, Player, REWARD_MODEL, SettingError, Strategist, Strategy};
@@ -18,6 +18,7 @@ use crate::reward_model::RewardReader;
 pub struct OnTop {
     strategy: Arc<dyn Strategy>,
     others: Vec<(&'static str, Box<dyn Policy>)>,
+    memory: Option<Arc<dyn Memory>>,
 }
 
 impl OnTop {
@@ -28,7 +29,7 @@ impl OnTop {
     pub fn new(section: &StrategySection, sampling: &Sampling) -> Result<Self, RunError> {
         let strategy = section.build().map_err(|(key, problem)| refused(&key, &problem))?;
         strategy.check_sampling(sampling).map_err(of_setting)?;
-        Ok(OnTop { strategy, others: Vec::new() })
+        Ok(OnTop { strategy, others: Vec::new(), memory: None })
     }
 
     /// Loads those who are asked besides the policy; models run on `device`. `policy` is the policy's tokenizer, if that is
@@ -49,6 +50,19 @@ impl OnTop {
         }
         let model = RewardReader::of_strategy(&*self.strategy, "--strategy: ", policy, &device)?;
         self.others.extend(model.map(|model| (REWARD_MODEL, Box::new(model) as Box<dyn Policy>)));
+        Ok(())
+    }
+
+    /// Gives it notes to read.
+    ///
+    /// # Errors
+    /// If it reads notes, and there are none.
+    pub(super) fn remember(&mut self, memory: Option<Arc<dyn Memory>>) -> Result<(), RunError> {
+        if self.strategy.recalls() && memory.is_none() {
+            let rule = "reads notes: say where they are, `memory.path=notes.jsonl`";
+            return Err(refused("strategy", rule));
+        }
+        self.memory = memory;
         Ok(())
     }
 
@@ -74,7 +88,7 @@ impl OnTop {
         let unused = Sampling::greedy(1);
         let others =
             others.fold(Partners::default(), |others, (name, who)| others.with(name, who, unused.clone()));
-        (Player::new(Arc::clone(&self.strategy), names), others)
+        (Player::new(Arc::clone(&self.strategy), names).with_memory(self.memory.clone()), others)
     }
 
     /// Checks that the strategy can work with a policy.

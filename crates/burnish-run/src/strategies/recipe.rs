@@ -61,6 +61,7 @@ impl Target {
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
         let Asked { mut policy, chat } = self.opened(&tasks, set, watch)?;
         arms.own().check(&mut *policy, &set.sampling)?;
+        arms.own().remember(set.others.memory().cloned())?;
         arms.own().load(strategy, &recipe.device, chat.as_deref().map(|chat| &*chat.tokenizer))?;
         let settings = || settings(self, set, size, Some(arms.named().clone()));
         let (mut file, mut kept) = Records::open::<StrategyRecord, _>(out, settings, &ids, &ends)?;

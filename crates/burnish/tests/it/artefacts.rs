@@ -1,4 +1,4 @@
-//! Artefacts: runs that make rows, pairs, tasks and strategies for others, and rounds of them.
+//! Artefacts: runs that make rows, pairs, tasks, strategies and notes for others, and rounds of them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -346,6 +346,54 @@ fn a_function_makes_a_strategy_by_which_a_later_run_is_evaluated() {
     std::fs::remove_file(&file).unwrap();
     scratch.burnish(&["train", "--resume", stage.to_str().unwrap()]).succeeds();
     assert!(std::fs::read(&file).unwrap() == text && !stage.join("making.jsonl").exists());
+}
+
+#[test]
+fn notes_that_a_function_makes_are_read_by_the_programs_of_later_runs() {
+    let scratch = scratch();
+    let tasks = String::from_utf8(scratch.read("tasks.toml")).unwrap();
+    let cases = tasks.replace("kind = \"tasks\"\n", "kind = \"memory\"\nprogram = \"cases\"\n");
+    scratch.write("cases.toml", cases);
+    let reads = String::from_utf8(scratch.read("grpo.toml")).unwrap();
+    let reads = reads.replace("tasks = { from = \"tasks.toml\" }", "tasks = 40");
+    scratch.write("reads.toml", reads.replace("max_steps = 2", "max_steps = 1"));
+    let how = "config={count=1, template=\"{notes}{prompt}\", note=\"{text}\\n\"}";
+    let plan = format!("plan={{plan=\"recall\", {how}}}");
+    let strategy = format!("eval.strategy={{strategy=\"recall\", {how}}}");
+    scratch
+        .burnish(&["train", "reads.toml", "run.dir=read", "memory.from=cases.toml", "eval.draft=true", &plan])
+        .succeeds();
+    let [stage] = &stages(&scratch, "cases-")[..] else { panic!("one stage") };
+    let made = std::fs::read(stage.join("memory.jsonl")).unwrap();
+    assert!(scratch.read("read/start_memory.jsonl") == made);
+    let notes = lines(&stage.join("memory.jsonl"));
+    let of: BTreeSet<&str> = notes.iter().map(|note| note["task"].as_str().unwrap()).collect();
+    assert!(of.len() == notes.len() && !notes.is_empty(), "one note of a task: {notes:?}");
+    scratch.burnish(&["rollout", "--from", "read", "--replay"]).succeeds();
+    scratch.burnish(&["rollout", "--from", "read", "--replay", "--eval"]).succeeds();
+
+    // Shown by the plan or by the strategy, evaluations are the same; notes about something else change nothing.
+    let evaluation = |dir: &str, more: &[&str]| -> Value {
+        let given = ["eval", dir, "--json"];
+        let told = scratch.burnish(&[&given, more].concat()).succeeds().stdout();
+        let told: Value = serde_json::from_str(&told).unwrap();
+        told["length"].clone()
+    };
+    let shown = evaluation("read", &[]);
+    assert_eq!(evaluation("read", &["eval.draft=false", &strategy]), shown);
+    let plain = evaluation("read", &["eval.draft=false"]);
+    assert_ne!(plain, shown);
+    scratch.write("else.jsonl", "{\"about\": \"xylophones\", \"text\": \"play\"}\n");
+    let others = ["eval.draft=false", &strategy, "memory={path=\"else.jsonl\"}"];
+    assert_eq!(evaluation("read", &others), plain);
+    scratch
+        .burnish(&["eval", "read", "eval.draft=false", "--strategy", "recall:count=1", "--json"])
+        .succeeds();
+    scratch.burnish(&["train", "reads.toml", "run.dir=none", &plan]).fails_with(&[
+        "`plan`",
+        "reads notes",
+        "memory",
+    ]);
 }
 
 /// A value as an override writes it.
