@@ -192,8 +192,8 @@ fn scored(group: &Group<'_>) -> Vec<(usize, Verdict)> {
     scored.map(|(at, own)| (at, own.episode.verdict.clone())).collect()
 }
 
-/// The successes whose cycle closes: the other direction of each, built from its answer, is answered greedily, and the answer gives
-/// back what was known. Answers that lead to the same task share its answer.
+/// The successes whose cycle closes: the other direction of each, built from its answer, is answered greedily, and the
+/// answer gives back what was known. Answers that lead to the same task share its answer.
 async fn closing(group: &Group<'_>) -> Result<BTreeSet<usize>, PlanError> {
     let mut checks: Vec<(Arc<Task>, Vec<usize>)> = Vec::new();
     let successes: Vec<usize> =

@@ -10,7 +10,8 @@ fn plan(config: Value) -> Box<dyn RolloutPlan> {
     PlanConfig { plan: "dgpo".into(), config }.build().unwrap()
 }
 
-/// Requests by their roles, numbers and tasks, batch by batch. Of three forward rollouts the second is wrong, and the reversed ones are.
+/// Requests by their roles, numbers and tasks, batch by batch. Of three forward rollouts the second is wrong, and the
+/// reversed ones are.
 fn played(plan: &dyn RolloutPlan, say: impl Fn(usize) -> String) -> Vec<Vec<(Role, usize, Option<String>)>> {
     let answer = |request: &Request, at: usize| answered(&say(at), request.role == Role::Rollout && at != 1);
     let Shown { batches, error, .. } = play(plan, (3, 1), answer);

@@ -1,8 +1,9 @@
 //! Recall: a policy keeps its right answers as notes, and learns to answer with the nearest of them in sight.
 //!
-//! **What it does.** A maker (`cases`) writes the shortest right answer to each task down as a note, after those that the run's own
-//! memory has. A plan (`recall`) shows each task with the notes that are nearest to it, none of them made of that task. Evaluation
-//! shows them by `eval.draft`, or by the strategy `recall` ([`burnish_reason::Recall`]), which is the same function.
+//! **What it does.** A maker (`cases`) writes the shortest right answer to each task down as a note, after those that
+//! the run's own memory has. A plan (`recall`) shows each task with the notes that are nearest to it, none of them made
+//! of that task. Evaluation shows them by `eval.draft`, or by the strategy `recall` ([`burnish_reason::Recall`]), which
+//! is the same function.
 //!
 //! **Formula.**
 //!
@@ -12,8 +13,8 @@
 //!
 //! **Reduces to.** No plan, to the bit, where no note has anything in common with the task.
 //!
-//! **Differs.** The cited systems find notes by learned vectors, or learn which case helps; here words are compared, and nothing is
-//! learned about the notes.
+//! **Differs.** The cited systems find notes by learned vectors, or learn which case helps; here words are compared,
+//! and nothing is learned about the notes.
 //!
 //! **References.** Memento 2025 (arXiv:2508.16153), whose agent keeps its own cases; Liu et al. 2022 (arXiv:2101.06804).
 

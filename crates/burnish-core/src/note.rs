@@ -22,7 +22,7 @@ pub trait Memory {
     /// All of them, in their order.
     fn notes(&self) -> &[Note];
 
-    /// The notes that are nearest to what is asked about, nearest first: at most `count`, none that has nothing in common with it,
-    /// and none that was made of the task `except`, whose answer it may give away.
+    /// The notes that are nearest to what is asked about, nearest first: at most `count`, none that has nothing in
+    /// common with it, and none that was made of the task `except`, whose answer it may give away.
     fn recall(&self, about: &str, count: usize, except: Option<&TaskId>) -> Vec<Note>;
 }

@@ -25,7 +25,7 @@ pub(crate) enum Question {
     Wait(Duration),
     /// May an episode within this function begin?
     Begin,
-    /// Is nothing else under way?
+    /// Is nothing else running?
     Quiet,
 }
 

@@ -157,7 +157,7 @@ impl Handle {
     }
 
     /// Plays the function `episode` within this one, at an address of its own, and continues from what is known of it. Its record
-    /// and its traces are its own, and leave none on this one's record. It begins when fewer are under way than
+    /// and its traces are its own, and leave none on this one's record. It begins when fewer are running than
     /// [`run_programs`](crate::run_programs) allows.
     ///
     /// # Errors
@@ -177,7 +177,7 @@ impl Handle {
         Ok(Finished { value, record, traces })
     }
 
-    /// Waits until every function waits for this, and nothing is under way. So what many functions leave can be worked on at once.
+    /// Waits until every function waits for this, and nothing is running. So what many functions leave can be worked on at once.
     pub async fn quiet(&self) {
         let place = self.place();
         Waiting::ask(&self.desk, &place, Question::Quiet).await;

@@ -14,8 +14,8 @@
 //! ([`Handle::branch`], [`Handle::all`], [`Handle::first`]) are ordinary code, so a search tree or a team of agents is
 //! a function too.
 //!
-//! A function may play episodes within it, each with a record of its own ([`Handle::episode`]): so the group of a task that is learned
-//! from, and the search for a strategy, are functions as well.
+//! A function may play episodes within it, each with a record of its own ([`Handle::episode`]): so the group of a task
+//! that is learned from, and the search for a strategy, are functions as well.
 //!
 //! A function that plays in an environment may try several ways on ([`Program`]): from each [`Position`] the environment can be
 //! taken on more than once.

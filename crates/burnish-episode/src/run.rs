@@ -147,7 +147,7 @@ pub fn run_at_most<T, E>(
 }
 
 /// As [`run_at_most`], for functions that play episodes ([`Handle::episode`]), of all of which at most `within` (at least one)
-/// are under way.
+/// run at once.
 ///
 /// # Errors
 /// As [`run`].
@@ -224,7 +224,7 @@ pub fn run_programs<T, E>(
 /// A function, and which of its desks: 0 is its own, others are those of episodes within it.
 type Asking = (usize, u32);
 
-/// Desk and place of a question whose answer is under way.
+/// Desk and place of a question that is not answered yet.
 type Asker = (Asking, Place);
 
 /// The policies and the outside, with everything under way there.
@@ -236,11 +236,11 @@ struct World<'a, 'b> {
     jobs: BTreeMap<JobId, Asker>,
     jobs_begun: u64,
     timers: BinaryHeap<Reverse<(Duration, Asking, Place)>>,
-    /// Episodes within functions: most that may be under way, how many are, and those that would begin.
+    /// Episodes within functions: most that may run at once, how many do, and those that would begin.
     within: usize,
     under_way: usize,
     beginning: VecDeque<Asker>,
-    /// Those who wait until nothing is under way.
+    /// Those who wait until nothing is running.
     quiet: BTreeSet<Asker>,
     /// What each desk waits for.
     waiting: BTreeMap<Asking, BTreeSet<Place>>,
@@ -378,8 +378,8 @@ impl<'a, 'b> World<'a, 'b> {
         }
     }
 
-    /// Those who need not wait for anybody outside: episodes for which there is room, or, where nothing is under way, whoever waited
-    /// for that. An episode whose room is taken by those who wait for it begins as well.
+    /// Those who need not wait for anybody outside: episodes for which there is room, or, where nothing is running,
+    /// whoever waited for that. An episode whose room is taken by those who wait for it begins as well.
     fn may_go_on(&mut self) -> Vec<Delivery> {
         let room = self.within.saturating_sub(self.under_way).min(self.beginning.len());
         let mut asked: Vec<Asker> = self.beginning.drain(..room).collect();

@@ -1,7 +1,7 @@
 //! Recall: the policy answers after reading the notes of a memory that are nearest to the task.
 //!
-//! **What it does.** Finds the notes that BM25 takes for nearest to the first message of the user, and shows them with it. At every
-//! turn of an episode the same notes stand in the same place, so nothing is read twice.
+//! **What it does.** Finds the notes that BM25 takes for nearest to the first message of the user, and shows them with
+//! it. At every turn of an episode the same notes stand in the same place, so nothing is read twice.
 //!
 //! **Formula.**
 //!

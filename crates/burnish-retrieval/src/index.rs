@@ -87,8 +87,8 @@ impl Index {
         scores
     }
 
-    /// The places of the `depth` texts that BM25 finds nearest to a query (`k1` 1.2, `b` 0.75), nearest first, with their scores. English
-    /// function words of the query do not count, unless it has no others.
+    /// The places of the `depth` texts that BM25 finds nearest to a query (`k1` 1.2, `b` 0.75), nearest first, with
+    /// their scores. English function words of the query do not count, unless it has no others.
     pub fn nearest(&self, query: &str, depth: usize) -> Vec<(usize, f64)> {
         let scores = self.bm25(&query_terms(query), 1.2, 0.75);
         highest(&scores, depth).into_iter().map(|place| (place, scores[place])).collect()

@@ -355,7 +355,7 @@ pub fn replay(spec: &RolloutSpec<'_>, spawn: &Spawn<'_>, episode: &Episode) -> R
     alone(spec, spawn, started(spec, spawn, episode.rollout, recorded(episode), true)).map(episode_of)
 }
 
-/// Plays one of the episodes of a spawn within another function. Its record and its traces are its own. Most that may be under way
+/// Plays one of the episodes of a spawn within another function. Its record and its traces are its own. Most that may run at once
 /// is for whoever runs the function to say ([`burnish_episode::run_programs`], [`Generator::at_once`]).
 ///
 /// # Errors

@@ -208,8 +208,8 @@ impl<'a> Bench<'a> {
         .await
     }
 
-    /// The answers to questions that are asked side by side: from the ledger, or else from `answer`. A question's key depends only on
-    /// its number and on how many contacts there were before.
+    /// The answers to questions that are asked side by side: from the ledger, or else from `answer`. A question's key
+    /// depends only on its number and on how many contacts there were before.
     async fn contacts<Q: Serialize + Copy, T: Serialize + DeserializeOwned>(
         &self,
         questions: &[Q],

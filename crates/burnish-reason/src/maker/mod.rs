@@ -255,7 +255,7 @@ mod tests {
     #[derive(Default)]
     struct Lines {
         told: RefCell<BTreeMap<(String, u64, String), Value>>,
-        /// Most episodes that are under way; 0 stands for any number.
+        /// Most episodes that run at once; 0 stands for any number.
         within: usize,
     }
 

@@ -42,15 +42,16 @@ pub trait World {
     /// If it can't turn tasks round.
     fn counterpart(&self) -> Result<Task, PlanError>;
 
-    /// The other direction of `task`, built from what an answer to it states; `None` if the answer states nothing that could be asked
-    /// for.
+    /// The other direction of `task`, built from what an answer to it states; `None` if the answer states nothing that
+    /// could be asked for.
     fn reversed(&self, task: &Task, answer: &str) -> Option<Task>;
 
     /// The notes of the memory that are nearest to what is asked about, at most `count`; none that were made of the task.
     fn recall(&self, about: &str, count: usize) -> Vec<Note>;
 
-    /// Plays episodes of `group` side by side, until all are over. They come in the order of the requests. Each request is given with the
-    /// number of episodes of its role that were requested before, so that no two draw the same numbers.
+    /// Plays episodes of `group` side by side, until all are over. They come in the order of the requests. Each request
+    /// is given with the number of episodes of its role that were requested before, so that no two draw the same
+    /// numbers.
     fn play<'a>(
         &'a self,
         group: &'a Group<'a>,
@@ -106,8 +107,8 @@ impl<'a> Group<'a> {
         self.world.counterpart().map(Arc::new)
     }
 
-    /// The other direction of the task of an episode, built from its last answer; `None` if that states nothing that could be asked
-    /// for. It needs [`COUNTERPART`](crate::fact::COUNTERPART).
+    /// The other direction of the task of an episode, built from its last answer; `None` if that states nothing that
+    /// could be asked for. It needs [`COUNTERPART`](crate::fact::COUNTERPART).
     pub fn reversed(&self, at: usize) -> Option<Arc<Task>> {
         let episodes = self.episodes();
         let own = &episodes[at];
@@ -115,8 +116,8 @@ impl<'a> Group<'a> {
         self.world.reversed(own.task.as_deref().unwrap_or(self.task), answer).map(Arc::new)
     }
 
-    /// The notes of the memory that are nearest to what is asked about: at most `count`, and none that were made of this task. It needs
-    /// a memory ([`RolloutPlan::recalls`](super::RolloutPlan::recalls)).
+    /// The notes of the memory that are nearest to what is asked about: at most `count`, and none that were made of
+    /// this task. It needs a memory ([`RolloutPlan::recalls`](super::RolloutPlan::recalls)).
     pub fn recall(&self, about: &str, count: usize) -> Vec<Note> {
         self.world.recall(about, count)
     }
@@ -136,8 +137,8 @@ impl<'a> Group<'a> {
         self.episodes().iter().enumerate().filter(|(_, own)| own.role == role).map(|(at, _)| at).collect()
     }
 
-    /// Plays episodes side by side, until all are over. Returns their places, in the order of the requests. Only this group waits for
-    /// them.
+    /// Plays episodes side by side, until all are over. Returns their places, in the order of the requests. Only this
+    /// group waits for them.
     ///
     /// # Errors
     /// If one can't be played. It is for whoever runs the plan, which returns it.

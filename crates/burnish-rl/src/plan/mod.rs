@@ -1,10 +1,10 @@
 //! How the rollouts of a step are sampled, beyond "each task a number of times". Published plans are in `systems/`, a folder
 //! each.
 //!
-//! A plan is an async function over the group of a task ([`Group`]): it has episodes played ([`Request`]), sees how they turned
-//! out, has more played, and may change their verdicts. What it asks for is plain data: a run carries it out without knowing any
-//! plan by name. The functions of all tasks of a step run side by side: their episodes share the sampler's batch, and none waits for
-//! those of another task.
+//! A plan is an async function over the group of a task ([`Group`]): it has episodes played ([`Request`]), sees how
+//! they turned out, has more played, and may change their verdicts. What it asks for is plain data: a run carries it
+//! out without knowing any plan by name. The functions of all tasks of a step run side by side: their episodes share
+//! the sampler's batch, and none waits for those of another task.
 
 mod group;
 
@@ -40,7 +40,8 @@ pub struct Spawned {
 pub enum Role {
     /// It answers the task: a member of the group.
     Rollout,
-    /// It answers the task turned round ([`Group::counterpart`]), which states the task's right answer: also a member of the group.
+    /// It answers the task turned round ([`Group::counterpart`]), which states the task's right answer: also a member
+    /// of the group.
     Turned,
     /// A short first answer that others start from: a member, credited with what follows from it.
     Draft,
@@ -84,8 +85,8 @@ impl Role {
 pub struct Request {
     /// What they are for.
     pub role: Role,
-    /// The task that they play, if it is not that of the group ([`Group::counterpart`], [`Group::reversed`]). One that is made of an
-    /// episode's end ([`Start::After`]) goes on with that episode's task.
+    /// The task that they play, if it is not that of the group ([`Group::counterpart`], [`Group::reversed`]). One that
+    /// is made of an episode's end ([`Start::After`]) goes on with that episode's task.
     pub task: Option<Arc<Task>>,
     /// Where they start.
     pub start: Start,

@@ -1,5 +1,5 @@
-//! Plays the groups of tasks as a plan says. The plan's functions for all tasks run side by side: their episodes share the sampler's
-//! batch, and none waits for those of another task.
+//! Plays the groups of tasks as a plan says. The plan's functions for all tasks run side by side: their episodes share
+//! the sampler's batch, and none waits for those of another task.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -129,8 +129,8 @@ fn in_world(error: impl Into<RunError>) -> PlanError {
     PlanError::World(Box::new(error.into()))
 }
 
-/// Episodes that wait for the models that judge them, by group: those of all groups are judged at once, when nothing else is under
-/// way.
+/// Episodes that wait for the models that judge them, by group: those of all groups are judged at once, when nothing else is
+/// running.
 #[derive(Default)]
 struct Jury {
     waiting: RefCell<BTreeMap<usize, (Vec<Task>, Vec<Episode>)>>,

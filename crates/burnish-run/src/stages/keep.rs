@@ -1,6 +1,5 @@
-//! The copies that a run keeps of its starting policy, its teacher, its rows, its tasks, its strategy and its notes, if other recipes
-//! made them.
-//! They need no extra space if the file system supports hard links.
+//! The copies that a run keeps of its starting policy, its teacher, its rows, its tasks, its strategy and its notes, if
+//! other recipes made them. They need no extra space if the file system supports hard links.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,8 +74,8 @@ pub(crate) fn place(recipe: &mut Recipe, dir: &RunDir) {
     }
 }
 
-/// Sets the paths of what evaluations need, the strategy and the notes, to the copies in the run directory `dir`, of a recipe that is
-/// read from there to look at the run. A change of the recipe names other ones, whose hash is not known.
+/// Sets the paths of what evaluations need, the strategy and the notes, to the copies in the run directory `dir`, of a
+/// recipe that is read from there to look at the run. A change of the recipe names other ones, whose hash is not known.
 pub(crate) fn place_for_evaluation(recipe: &mut Recipe, dir: &Path) {
     for (of, name) in
         [(StageUse::Strategy, run_dir::START_STRATEGY), (StageUse::Memory, run_dir::START_MEMORY)]

@@ -1,6 +1,6 @@
-//! Stages: another recipe makes the policy that a run starts from, its teacher, a model for surgery, the rows that it learns from,
-//! the tasks that it plays, the strategy of its evaluations or the notes that its programs read, once. The result is stored under the hash of everything that
-//! decides it.
+//! Stages: another recipe makes the policy that a run starts from, its teacher, a model for surgery, the rows that it
+//! learns from, the tasks that it plays, the strategy of its evaluations or the notes that its programs read, once. The
+//! result is stored under the hash of everything that decides it.
 //!
 //! ```text
 //! policy.from, teacher.from, weights.models[0].from, data.from, env.tasks.from, eval.strategy.from, memory.from
