@@ -6,7 +6,7 @@
 //!
 //! [`PLANS`] are async functions over the group of a task ([`burnish_rl::plan`]), which is learned from;
 //! [`MAKERS`] are async functions over tasks and their episodes ([`burnish_reason::Maker`]), which make rows,
-//! pairs, tasks, notes or a strategy for later runs; [`OBJECTIVES`] are losses of tokens.
+//! pairs, tasks, notes, a strategy or a configuration for later runs; [`OBJECTIVES`] are losses of tokens.
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/programs.md")]
@@ -70,8 +70,9 @@ pub const PLANS: &[Entry<dyn RolloutPlan>] = entries![
     vl_rethinker::VlRethinker
 ];
 
-/// How a run makes rows, pairs, tasks or a strategy of its episodes: `make.program`.
-pub const MAKERS: &[Entry<dyn Maker>] = entries![adas::Adas, from_failures::FromFailures, recall::Cases];
+/// How a run makes rows, pairs, tasks, notes, a strategy or a configuration of its episodes: `make.program`.
+pub const MAKERS: &[Entry<dyn Maker>] =
+    entries![adas::Adas, from_failures::FromFailures, recall::Cases, redesign::Redesign];
 
 /// Losses of tokens: `loss.objective`, beside those of [`burnish_rl::catalogue::OBJECTIVES`].
 pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = entries![thinkless::Degrpo];

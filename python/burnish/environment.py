@@ -81,7 +81,7 @@ class Environment:
     `parameters`, a JSON schema. `step` gets every answer with its words and calls, also calls that fit no schema."""
 
     redesign: Sequence[Mapping[str, Any]] = ()
-    """The settings that may be redesigned between rounds of training (`[redesign]` of a recipe): for each a dict with `key`,
+    """The settings that may be redesigned between rounds of training (`docs/redesign.md`): for each a dict with `key`,
     `min`, `max` and `menu`, a list of values; perhaps `kind` (`"number"`, `"whole"` or `"share"`, with `of`), `harder`
     (`"up"` or `"down"`), `tasks` (labels of the tasks on which it acts) and `help`."""
 

@@ -13,6 +13,7 @@ mod contrast;
 pub mod digest;
 mod episode;
 pub mod json;
+pub mod knob;
 mod latent;
 mod message;
 pub mod names;

@@ -196,7 +196,7 @@ pub fn family(family: Family) -> &'static str {
         Family::Gate => "Gates of updates",
         Family::Plan => "Plans of rollouts",
         Family::Replay => "Replays of members",
-        Family::Maker => "Makers of rows, pairs, tasks and strategies",
+        Family::Maker => "Makers of rows, pairs, tasks, strategies and configurations",
     }
 }
 

@@ -51,7 +51,8 @@ pub use controlled::Controlled;
 pub use heavyskill::Heavyskill;
 pub use majority::Majority;
 pub use maker::{
-    Bench, Finished, Ledger, Made, MakeKind, Maker, MakerError, Making, Outcome, Played, Shop, TEACHER, World,
+    Bench, Finished, Ledger, Made, MakeKind, Maker, MakerError, Making, Outcome, Played, Shop, TEACHER,
+    World, design,
 };
 pub use player::Player;
 pub use rates::Rates;

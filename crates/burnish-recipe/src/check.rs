@@ -24,10 +24,10 @@ use crate::split::Split;
 use crate::supply::{SUPPLIES, Table};
 
 use super::{
-    Calibration, GOAL_INFORMATION, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, Method, REWARD_MODEL, Recipe,
-    RecipeError, Source, StageUse, TeacherContext, TeacherSection, Use, asked, bounds, defaults, empty,
-    engine, eval_strategy, evaluations, latent, make, memory, redesign, rounds, task_source, trainer,
-    weights,
+    Calibration, GOAL_INFORMATION, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, MakeKind, MakeSection, Method,
+    REWARD_MODEL, Recipe, RecipeError, Source, StageUse, TeacherContext, TeacherSection, Use, asked, bounds,
+    defaults, empty, engine, env_config, eval_strategy, evaluations, latent, make, memory, rounds, task_source,
+    trainer, weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
@@ -55,6 +55,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     ranges.at_least_one("train.sequences_per_step", train.sequences_per_step)?;
     ranges.at_least_one("train.micro_batch_tokens", train.micro_batch_tokens)?;
     task_source::check(recipe, source)?;
+    env_config::check(recipe, source)?;
     make::check(recipe, source)?;
     rounds::check(recipe, source)?;
     ranges.at_least_one("eval.rollouts", eval.rollouts)?;
@@ -222,8 +223,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     eval_strategy::check(recipe, source)?;
     complete_gate(recipe, &ranges)?;
     complete_replay(recipe, &ranges)?;
-    let is_made =
-        recipe.weights.is_some() || recipe.is_last_round() || rounds::gives(recipe, StageUse::Policy);
+    let is_made = recipe.weights.is_some() || rounds::gives(recipe, StageUse::Policy);
     let is_given = recipe.policy.path.is_some() || recipe.policy.from.is_some() || is_made;
     let has_start = is_given && recipe.policy.lora.is_none();
     let can_diverge = train_is_grpo(recipe) && has_start;
@@ -240,7 +240,6 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     check_policy(recipe, source, what)?;
     check_frozen(recipe, &ranges)?;
     trainer::check(recipe, source)?;
-    redesign::check(recipe, source)?;
     complete_environments(recipe, source, what)
 }
 
@@ -571,8 +570,7 @@ fn check_policy(recipe: &Recipe, source: &Source, what: Use) -> Result<(), Recip
         }
         return Ok(());
     }
-    // A run knows where its copy of the policy of the round before is.
-    if recipe.is_last_round() || rounds::gives(recipe, StageUse::Policy) {
+    if rounds::gives(recipe, StageUse::Policy) {
         return Ok(());
     }
     match (&policy.path, &policy.new) {
@@ -639,9 +637,8 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
     }
     check_split(recipe.env.split.as_ref(), "env", source)?;
     let id = recipe.env.id.clone();
-    if recipe.redesign.is_some() && recipe.eval.config.is_none() {
-        // Whatever becomes of the environment, the evaluation is of what it was at first.
-        recipe.eval.config = Some(recipe.env.config.clone());
+    if env_config::is_made(recipe) {
+        recipe.keep_evaluation();
     }
     let (mut components, mut extracts) = (Vec::new(), false);
     if what == Use::Training || recipe.eval.config.is_none() {
@@ -808,14 +805,21 @@ fn check_abilities(recipe: &Recipe, generator: &dyn Generator, source: &Source) 
     Err(source.error("teacher.context", problem))
 }
 
-/// Refuses keys to redesign that the environment does not have. A program that has to be asked for them is asked later.
+/// Refuses a function that makes a configuration if it can't change the keys that the environment has. A program that has to be
+/// asked for them is asked later.
 fn check_keys(recipe: &Recipe, generator: &dyn Generator, source: &Source) -> Result<(), RecipeError> {
-    let Some(redesign) = &recipe.redesign else { return Ok(()) };
+    let make = recipe.make.as_ref().filter(|make| make.kind == MakeKind::Config);
+    let Some(maker) = make.and_then(MakeSection::maker) else { return Ok(()) };
     if generator.redesign().is_some_and(Redesign::asks_a_program) {
         return Ok(());
     }
-    let checked = knobs(generator, &redesign.keys);
-    checked.map(drop).map_err(|error| source.error("redesign.keys", format!("can't be used: {error}")))
+    let wrong = |error: SettingError| source.refused(&format!("make.{}", error.key), error.problem);
+    let maker = maker.build().map_err(wrong)?;
+    let found = knobs(generator, maker.keys());
+    let found = found.map_err(|error| source.error("make.config.keys", format!("can't be used: {error}")))?;
+    let of_config =
+        |error: SettingError| source.refused(&format!("make.config.{}", error.key), error.problem);
+    maker.check_knobs(&found).map_err(of_config)
 }
 
 /// Refuses a weight for a component that no reward has.

@@ -10,12 +10,16 @@ use super::{ActivationCheckpointing, Recipe, StageRecipe, StageUse};
 /// The recipe without the settings that change no number: where the run and its stages are stored, how many threads
 /// work, and, for a policy that has a hash, how it is made.
 pub fn timeless(recipe: &Recipe) -> Value {
-    let mut recipe = recipe.as_given().with_first_defaults();
+    let mut recipe = recipe.with_first_defaults();
     recipe.run.dir = PathBuf::new();
     recipe.run.cache = PathBuf::new();
     recipe.run.threads = 0;
     if recipe.train.num_train_epochs.is_some() {
         recipe.train.max_steps = 0;
+    }
+    if recipe.env.config_from.as_ref().is_some_and(|from| from.hash.is_some()) {
+        // A run writes down the configuration that it was given.
+        recipe.env.config = Value::Null;
     }
     for of in StageUse::of(&recipe) {
         if let Some(from) = of.made_by_mut(&mut recipe).filter(|from| from.hash.is_some()) {

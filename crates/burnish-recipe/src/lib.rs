@@ -14,6 +14,7 @@ mod defaults;
 mod difference;
 mod dynamic_sampling;
 mod engine;
+mod env_config;
 mod eval_strategy;
 mod evaluations;
 mod extractor;
@@ -28,7 +29,6 @@ pub mod paths;
 pub mod plain_words;
 mod policy;
 mod preset;
-mod redesign;
 pub mod renamed;
 mod rounds;
 mod sampling;
@@ -85,7 +85,6 @@ pub use metrics::MetricsSection;
 pub use optimizer::OptimizerSection;
 pub use paths::expand;
 pub use policy::{ComputeType, PolicySection, StageRecipe, TextTokens};
-pub use redesign::{ContextModule, EngineerKind, Given, RedesignSection, RuleSection};
 pub use rounds::{RoundStage, RoundsSection};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
@@ -210,9 +209,6 @@ pub struct Recipe {
     /// Evaluation on held-out tasks.
     #[serde(default)]
     pub eval: EvalSection,
-    /// Rounds between which the environment is redesigned (GRPO); without this table, there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub redesign: Option<RedesignSection>,
     /// Recipes that are run again and again before this one; without this table, none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<RoundsSection>,
@@ -277,6 +273,13 @@ pub struct EnvSection {
     /// The environment's own configuration; `burnish env show ID` shows the keys.
     #[serde(default = "empty")]
     pub config: Value,
+    /// The recipe whose run makes the configuration to play in, in place of `config` (`docs/stages.md`). Held-out tasks stay those
+    /// of `eval.config`, or of `config` as it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_from: Option<StageRecipe>,
+    /// The place of what that recipe made, once it is made.
+    #[serde(skip)]
+    pub config_made: Option<PathBuf>,
 }
 
 fn tasks() -> TaskSource {
@@ -293,7 +296,15 @@ impl EnvSection {
 impl Default for EnvSection {
     /// No environment.
     fn default() -> Self {
-        EnvSection { id: String::new(), tasks: tasks(), split: None, config: empty() }
+        let (config_from, config_made) = (None, None);
+        EnvSection {
+            id: String::new(),
+            tasks: tasks(),
+            split: None,
+            config: empty(),
+            config_from,
+            config_made,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `[make]`: rows, tasks or a strategy that a run makes out of its training episodes, for the recipes that follow it.
+//! `[make]`: rows, tasks, a strategy or a configuration that a run makes out of its training episodes, for the recipes that follow it.
 
 use burnish_reason::{MakeKind, SettingError};
 use burnish_rl::catalogue::no_settings;
@@ -103,6 +103,9 @@ impl MakeSection {
             Self { program: None, kind: MakeKind::Strategy | MakeKind::Memory, .. } => {
                 Err(("program", "is needed: only a function makes a strategy, or notes"))
             }
+            Self { program: None, kind: MakeKind::Config, .. } => {
+                Err(("program", "is needed: only a function makes a configuration"))
+            }
             Self { program: None, config: Some(_), .. } => {
                 Err(("config", "has no use: it holds the settings of `make.program`, which is not given"))
             }
@@ -168,10 +171,19 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
             make.every.is_none() || recipe.train.method == Method::Grpo,
             "has no use: a run that learns nothing plays no tasks that join it; set `train.method = \"grpo\"`",
         ),
-        ("redesign", recipe.redesign.is_none(), "can't be combined with `[make]`"),
+        (
+            "train.method",
+            make.kind != MakeKind::Config || recipe.train.method == Method::Grpo,
+            "must be \"grpo\" with `make.kind = \"config\"`: the function reads how training went",
+        ),
+        (
+            "eval.tasks",
+            make.kind != MakeKind::Config || recipe.eval.tasks > 0,
+            "must be above 0 with `make.kind = \"config\"`: the function reads what the last evaluation found",
+        ),
         (
             "plan",
-            recipe.plan.is_none(),
+            recipe.plan.is_none() || make.kind == MakeKind::Config,
             "can't be combined with `[make]`: its answers have other prompts than their tasks",
         ),
         (
@@ -258,6 +270,7 @@ mod tests {
             (&["make.program=from_failures", "make.every=2"], "plays no tasks that join it"),
             (&["make={kind=\"strategy\", program=\"adas\", every=2}"], "only `kind = \"tasks\"`"),
             (&["make={kind=\"strategy\"}"], "only a function makes a strategy"),
+            (&["make={kind=\"config\"}"], "only a function makes a configuration"),
         ] {
             let error = read(changes).unwrap_err();
             assert!(error.contains("`make.") && error.contains(part), "{changes:?}: {error}");

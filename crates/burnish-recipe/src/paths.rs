@@ -87,6 +87,8 @@ pub fn each<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> {
         one(tasks.get_mut("path"), "env.tasks.path".to_owned(), PathKind::Data, None, visit)?;
         from(Some(tasks), "env.tasks", visit)?;
     }
+    let config = recipe.get_mut("env").and_then(|env| env.get_mut("config_from"));
+    recipe_at(config, "env.config_from".to_owned(), visit)?;
     from(recipe.get_mut("eval").and_then(|eval| eval.get_mut("strategy")), "eval.strategy", visit)?;
     if let Some(Value::Array(stages)) = recipe.get_mut("rounds").and_then(|rounds| rounds.get_mut("stage")) {
         for (at, stage) in stages.iter_mut().enumerate() {
@@ -119,12 +121,15 @@ pub fn each<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> {
 
 /// The recipe that makes the model of the table called `key`.
 fn from<E>(table: Option<&mut Value>, key: &str, visit: Visit<'_, E>) -> Result<(), E> {
-    let Some(from) = table.and_then(|table| table.get_mut("from")) else { return Ok(()) };
+    recipe_at(table.and_then(|table| table.get_mut("from")), format!("{key}.from"), visit)
+}
+
+fn recipe_at<E>(from: Option<&mut Value>, key: String, visit: Visit<'_, E>) -> Result<(), E> {
     match from {
-        Value::Object(_) => {
-            one(from.get_mut("recipe"), format!("{key}.from.recipe"), PathKind::Recipe, None, visit)
+        Some(Value::Object(from)) => {
+            one(from.get_mut("recipe"), format!("{key}.recipe"), PathKind::Recipe, None, visit)
         }
-        from => one(Some(from), format!("{key}.from"), PathKind::Recipe, None, visit),
+        from => one(from, key, PathKind::Recipe, None, visit),
     }
 }
 
@@ -318,7 +323,7 @@ mod tests {
             "user": {"path": "user", "strategy": {"strategy": "best_of_n", "config": {"score": {"path": "scores"}}}},
             "reward": {"model": {"path": "reward"}},
             "make": {"kind": "rows", "teacher": "better"},
-            "env": {"id": "rows", "config": rows("a"), "split": {"scorer": {"judge": {"path": "scorer"}}}},
+            "env": {"id": "rows", "config": rows("a"), "config_from": {"recipe": "z.toml"}, "split": {"scorer": {"judge": {"path": "scorer"}}}},
             "eval": {
                 "config": {"path": ["b", "c"]},
                 "thoughts": {"controls": [{"budget": {}}, by("k"), {"first_try": {}}]},
@@ -348,6 +353,7 @@ mod tests {
             "data.path[1]=f",
             "env.config.base_dir=rows",
             "env.config.path=a rows",
+            "env.config_from.recipe=z.toml",
             "env.split.scorer.judge.path=scorer",
             "eval.config.path[0]=b",
             "eval.config.path[1]=c",

@@ -8,6 +8,12 @@ use serde_json::{Map, Value, json};
 /// A table, the old name of one of its keys, and the present name.
 const RENAMED: [(&str, &str, &str); 1] = [("eval", "also", "extra")];
 
+/// A table that is no more: rounds in which the environment was redesigned. A run of a last round has the configuration and the policy
+/// that it was given in `[env]` and in its own folder.
+const GONE: &str = "redesign";
+const GONE_HELP: &str = "rounds are `[rounds]` now, whose stages make the configuration of the next one: see \
+                         `systems/redesign/recipe.toml` and `docs/redesign.md`";
+
 /// Weights of losses that were keys of `[loss]`, each with the objective of the term that it is now, and the key before
 /// or after which it was written.
 const PROXIMAL_KL: (&str, &str, &str) = ("proximal_kl_coef", "proximal_kl", "entropy_coef");
@@ -62,6 +68,9 @@ pub(super) fn help(key: &str) -> Option<String> {
             "that is a term of the loss now: `{{ objective = \"{objective}\", weight = 0.1 }}` in `loss.terms`"
         ));
     }
+    if key == GONE {
+        return Some(GONE_HELP.to_owned());
+    }
     RENAMED
         .iter()
         .find(|(table, then, _)| key == format!("{table}.{then}"))
@@ -87,6 +96,9 @@ fn is_end(rest: &str) -> bool {
 pub(super) fn to_present(recipe: &mut Value) {
     for (table, then, now) in RENAMED {
         rename(recipe, table, then, now);
+    }
+    if let Value::Object(recipe) = recipe {
+        recipe.shift_remove(GONE);
     }
 }
 
@@ -136,6 +148,17 @@ mod tests {
         assert_eq!(place, format!("recipe.toml:{line}"));
         assert_eq!(path("eval.also[0].config.path"), "eval.extra[0].config.path");
         assert_eq!(path("eval.alsoran"), "eval.alsoran");
+    }
+
+    #[test]
+    fn a_table_that_is_gone_is_dropped_in_runs_and_explained_in_new_recipes() {
+        let text = format!("{SMALL}\n[redesign]\nengineer = \"random\"\n[redesign.given]\nseed = 3\n");
+        let stored: crate::Recipe = Source::parse_of_run("recipe.toml", &text).unwrap().decode().unwrap();
+        assert_eq!(stored, Source::parse_of_run("recipe.toml", SMALL).unwrap().decode().unwrap());
+        for error in [read(&text, &[]).unwrap_err(), read(SMALL, &["redesign.engineer=random"]).unwrap_err()]
+        {
+            assert!(error.contains("`redesign`") && error.contains("`[rounds]` now"), "{error}");
+        }
     }
 
     #[test]

@@ -105,8 +105,5 @@ pub(super) fn gives(recipe: &Recipe, of: StageUse) -> bool {
 pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     let Some(rounds) = &recipe.rounds else { return Ok(()) };
     rounds.check().map_err(|(key, rule)| source.error(&format!("rounds.{key}"), rule))?;
-    if recipe.redesign.is_some() {
-        return Err(source.error("rounds", "can't be combined with `[redesign]`".to_owned()));
-    }
     Ok(())
 }

@@ -24,6 +24,8 @@ pub enum StageUse {
     Strategy,
     /// As the notes that programs read: `memory.from`.
     Memory,
+    /// As the configuration of the environment that it plays in: `env.config_from`.
+    Config,
     /// As a model that its policy is made from: `weights.base_model.from`, `weights.models[0].from`.
     Weights(Place),
 }
@@ -37,6 +39,7 @@ impl StageUse {
         StageUse::Tasks,
         StageUse::Strategy,
         StageUse::Memory,
+        StageUse::Config,
     ];
 
     /// The key that names the recipe.
@@ -48,6 +51,7 @@ impl StageUse {
             StageUse::Tasks => "env.tasks.from".to_owned(),
             StageUse::Strategy => "eval.strategy.from".to_owned(),
             StageUse::Memory => "memory.from".to_owned(),
+            StageUse::Config => "env.config_from".to_owned(),
             StageUse::Weights(place) => format!("{}.from", place.key()),
         }
     }
@@ -80,6 +84,12 @@ impl StageUse {
             StageUse::Memory => {
                 recipe.memory = Some(MemorySection { from, ..MemorySection::default() });
             }
+            StageUse::Config => {
+                if from.is_some() {
+                    recipe.keep_evaluation();
+                }
+                recipe.env.config_from = from;
+            }
             StageUse::Weights(place) => {
                 if let Some(model) = recipe.weights.as_mut().and_then(|weights| weights.at_mut(place)) {
                     (model.path, model.from) = (None, from);
@@ -97,6 +107,7 @@ impl StageUse {
             StageUse::Tasks => "the tasks to play",
             StageUse::Strategy => "the strategy of evaluations",
             StageUse::Memory => "the notes to read",
+            StageUse::Config => "the configuration to play in",
             StageUse::Weights(_) => "a model for the surgery",
         }
     }
@@ -110,6 +121,7 @@ impl StageUse {
             StageUse::Tasks => recipe.env.tasks.file()?.from.as_ref(),
             StageUse::Strategy => recipe.eval.strategy.as_ref()?.from.as_ref(),
             StageUse::Memory => recipe.memory.as_ref()?.from.as_ref(),
+            StageUse::Config => recipe.env.config_from.as_ref(),
             StageUse::Weights(place) => recipe.weights.as_ref()?.at(place)?.from.as_ref(),
         }
     }
@@ -123,6 +135,7 @@ impl StageUse {
             StageUse::Tasks => recipe.env.tasks.file_mut()?.from.as_mut(),
             StageUse::Strategy => recipe.eval.strategy.as_mut()?.from.as_mut(),
             StageUse::Memory => recipe.memory.as_mut()?.from.as_mut(),
+            StageUse::Config => recipe.env.config_from.as_mut(),
             StageUse::Weights(place) => recipe.weights.as_mut()?.at_mut(place)?.from.as_mut(),
         }
     }
@@ -136,6 +149,7 @@ impl StageUse {
             StageUse::Tasks => recipe.env.tasks.file_mut().map(|tasks| &mut tasks.made),
             StageUse::Strategy => recipe.eval.strategy.as_mut().map(|strategy| &mut strategy.made),
             StageUse::Memory => recipe.memory.as_mut().map(|memory| &mut memory.made),
+            StageUse::Config => Some(&mut recipe.env.config_made),
             StageUse::Weights(place) => Some(&mut recipe.weights.as_mut()?.at_mut(place)?.made),
         }
     }
@@ -148,17 +162,12 @@ impl StageUse {
         all.filter(|of| of.made_by(recipe).is_some()).collect()
     }
 
-    /// Those of which a run keeps copies, because the recipe has no path to them: other recipes, surgery and earlier rounds
-    /// make them.
+    /// Those of which a run keeps copies, because the recipe has no path to them: other recipes and surgery make them.
     pub fn kept(recipe: &Recipe) -> Vec<StageUse> {
         let is_kept = |of: &StageUse| match of {
-            StageUse::Policy => {
-                recipe.policy.from.is_some() || recipe.weights.is_some() || recipe.is_last_round()
-            }
-            StageUse::Teacher | StageUse::Rows | StageUse::Tasks | StageUse::Strategy | StageUse::Memory => {
-                of.made_by(recipe).is_some()
-            }
+            StageUse::Policy => recipe.policy.from.is_some() || recipe.weights.is_some(),
             StageUse::Weights(_) => false,
+            _ => of.made_by(recipe).is_some(),
         };
         StageUse::COPIED.into_iter().filter(is_kept).collect()
     }

@@ -108,7 +108,6 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
         ),
         ("env.tasks", recipe.plays(), "must be a number: no task is played, so the file has no use"),
         ("env.split", recipe.env.split.is_none(), of_file),
-        ("redesign", recipe.redesign.is_none(), of_file),
     ] {
         if !holds {
             return Err(source.error(key, rule.to_owned()));

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use burnish_core::{Episode, Message, Task, TaskId, ToolSpec, Trace, json, openai};
 use burnish_env::rollout::{self, RolloutSpec, SeedPlace, Spawn};
 use burnish_env::{Generator, digest};
+use burnish_reason::design::Configuration;
 use burnish_recipe::{Keep, MakeKind, MakeSection, Recipe, StageUse};
 use burnish_rundir::files::{FileError, file_digest, write_atomic, write_atomic_with};
 use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
@@ -38,6 +39,7 @@ pub(crate) fn file_name(kind: MakeKind) -> &'static str {
         MakeKind::Tasks => run_dir::TASKS,
         MakeKind::Strategy => run_dir::STRATEGY,
         MakeKind::Memory => run_dir::MEMORY,
+        MakeKind::Config => run_dir::CONFIG,
     }
 }
 
@@ -203,7 +205,7 @@ impl Played {
             tally.rewards += reward;
             let fault = match make.kind {
                 // Only a function makes one.
-                MakeKind::Strategy | MakeKind::Memory => continue,
+                MakeKind::Strategy | MakeKind::Memory | MakeKind::Config => continue,
                 MakeKind::Tasks => {
                     if tally.candidates.is_empty() {
                         tally.candidates.push(Candidate { step, at, rejected: None, reward });
@@ -409,6 +411,24 @@ pub(crate) fn read_tasks(file: &Path, id: &str) -> Result<Vec<Task>, RunError> {
         return Err(RunError::Refused(format!("env.tasks: `{}` has no tasks", file.display())));
     }
     Ok(tasks)
+}
+
+/// Reads a configuration that a run made.
+///
+/// # Errors
+/// Names the file that is none of the environment `id`.
+pub(crate) fn read_config(file: &Path, id: &str) -> Result<Configuration, RunError> {
+    let wrong =
+        |problem: String| RunError::Refused(format!("env.config_from: `{}` {problem}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(FileError::on("read", file))?;
+    let made: Configuration =
+        json::read(&text).map_err(|error| wrong(format!("is no configuration: {error}")))?;
+    if made.environment != id {
+        let problem =
+            format!("is of the environment `{}`, and not of `{id}`, as `env.id` says", made.environment);
+        return Err(wrong(problem));
+    }
+    Ok(made)
 }
 
 #[cfg(test)]

@@ -31,7 +31,6 @@ mod others;
 pub mod policy;
 pub mod probe;
 pub mod records;
-pub mod redesign;
 mod reference;
 pub mod replay;
 pub mod report_of_run;

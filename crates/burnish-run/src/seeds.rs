@@ -41,9 +41,7 @@ pub enum Draws {
     LatentStage,
     /// Answers that the answers of their group read.
     Thought,
-    /// Configurations that are drawn between rounds.
-    Design,
-    /// Functions that make rows, pairs or tasks.
+    /// Functions that make something of episodes.
     Making,
 }
 
@@ -79,7 +77,7 @@ impl Draws {
             Draws::Calibration => (1 << 40) + 3,
             Draws::LatentStage => (1 << 40) + 4,
             Draws::Thought => (1 << 40) + 5,
-            Draws::Design => (1 << 40) + 6,
+            // 6 more than 1 << 40 were those of configurations.
             Draws::Making => (1 << 40) + 7,
         }
     }
@@ -127,7 +125,6 @@ mod tests {
             Draws::Calibration,
             Draws::LatentStage,
             Draws::Thought,
-            Draws::Design,
             Draws::Making,
         ];
         let cuts = (1..100_000).map(Draws::Continuation);

@@ -28,6 +28,8 @@ pub const TASKS: &str = "tasks.jsonl";
 pub const STRATEGY: &str = "strategy.toml";
 /// Name of the file of notes that the run made.
 pub const MEMORY: &str = "memory.jsonl";
+/// Name of the file of the environment's configuration that the run made.
+pub const CONFIG: &str = "config.json";
 /// Name of the file that says how one of these came about.
 pub const MADE: &str = "made.json";
 /// Name of the file of what a run's functions were told and have made so far.
@@ -42,8 +44,8 @@ pub const START_TASKS: &str = "start_tasks.jsonl";
 pub const START_STRATEGY: &str = "start_strategy.toml";
 /// Name of the run's copy of the notes that its programs read, if another recipe made them.
 pub const START_MEMORY: &str = "start_memory.jsonl";
-/// Name of the record of the rounds before the run, between which its environment was redesigned.
-pub const REDESIGN: &str = "redesign.json";
+/// Name of the run's copy of the configuration that it plays in, if another recipe made it.
+pub const START_CONFIG: &str = "start_config.json";
 /// Name of the directory of the best checkpoint.
 pub const BEST: &str = "best";
 const HELD_OUT: &str = "held_out.json";
@@ -78,13 +80,14 @@ pub enum Taken {
 /// start_tasks.jsonl     the tasks that it plays, where `env.tasks.from` names the recipe that made them
 /// start_strategy.toml   the strategy of its evaluations, where `eval.strategy.from` names the recipe that made it
 /// start_memory.jsonl    the notes that its programs read, where `memory.from` names the recipe that made them
+/// start_config.json     the configuration that it plays in, where `env.config_from` names the recipe that made it
 /// rows.jsonl            the rows that it made of its episodes (`[make]`)
 /// tasks.jsonl           the tasks that it made of its episodes (`[make]`)
 /// strategy.toml         the strategy that it made (`[make]`)
 /// memory.jsonl          the notes that it made (`[make]`)
-/// made.json             how the rows, tasks or strategy came about
+/// config.json           the configuration of the environment that it made (`[make]`)
+/// made.json             how one of these came about
 /// grown.jsonl           the tasks that have joined it while it went on (`make.every`)
-/// redesign.json         the rounds before it, where an engineer redesigned its environment
 /// held_out.json         numbers of each held-out row before training, of a run that learns from rows
 /// report.html           curves and drawn episodes, and how far the run is
 /// run.lock              locked while a process works here

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use burnish_core::{Ending, Sampling, Task};
-use burnish_env::redesign::{Proposal, knobs, revise};
+use burnish_env::redesign::knobs;
 use burnish_env::rollout::{Partners, RolloutSpec, Spawn, Start, play, replay};
 use burnish_env::{Generator, build};
 use serde_json::json;
@@ -255,24 +255,21 @@ if __name__ == "__main__":
 "#;
 
 #[test]
-fn a_program_says_which_of_its_settings_may_be_redesigned_and_gets_what_was_proposed() {
+fn a_program_says_which_of_its_settings_may_be_redesigned_and_gets_other_values() {
     let Some(fixture) = Fixture::new(SUMS) else { return };
     let settings = json!({"settings": {"most": 9, "parts": {"easy": 0.5, "hard": 0.5}}});
     let generator = fixture.generator(settings);
     let declared = knobs(&*generator, &[]).unwrap();
     let keys: Vec<&str> = declared.iter().map(|knob| knob.key.as_str()).collect();
     assert_eq!(keys, ["settings.most", "settings.parts.easy", "settings.parts.hard"]);
-    let proposal = Proposal::read(r#"{"config": {"settings": {"most": 500, "parts.hard": 1.0}}}"#).unwrap();
-    let revision = revise(&generator.config(), &declared, &proposal);
-    assert!(revision.rejected.is_empty(), "{:?}", revision.rejected);
-    assert_eq!(revision.config["settings"]["most"], 99);
-    assert!((revision.config["settings"]["parts"]["hard"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-12);
+    let mut config = generator.config();
+    config["settings"]["most"] = 99.into();
     let greatest = |generator: &dyn Generator| {
         let tasks = generator.tasks(1, 40).unwrap().tasks;
         tasks.iter().map(|task| task.truth.as_u64().unwrap()).max().unwrap()
     };
     assert!(greatest(&*generator) <= 9);
-    assert!(greatest(&*build("command", &revision.config).unwrap()) > 9);
+    assert!(greatest(&*build("command", &config).unwrap()) > 9);
 
     // One that names none has nothing to redesign.
     let Some(plain) = Fixture::new(TILL) else { return };

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::design::Design;
 use super::{Made, MakeKind, MakerError, Outcome, Played};
 use crate::{POLICY, StrategyConfig};
 
@@ -40,6 +41,23 @@ pub trait World {
         task: &'a Task,
         strategy: &'a StrategyConfig,
     ) -> Waited<'a, Result<Outcome, String>>;
+
+    /// The environment's configuration, with what came of the run, for a function that may change the keys `only`, or all that
+    /// the environment names.
+    ///
+    /// # Errors
+    /// If it has no such keys, or the run was not evaluated: the reason.
+    fn design(&self, _only: &[String]) -> Result<Design, String> {
+        Err("nothing is known of a configuration".into())
+    }
+
+    /// The configuration `config` with all of its keys.
+    ///
+    /// # Errors
+    /// If there are no such tasks: the reason.
+    fn check_config(&self, _config: &Value) -> Result<Value, String> {
+        Err("there is no configuration".into())
+    }
 }
 
 /// What functions were told, kept while the artefact is not complete. So a run that was killed asks nothing twice.
@@ -258,6 +276,23 @@ impl<'a> Bench<'a> {
     /// If it can't judge them.
     pub fn judge(&self, task: &Task, answers: &[Message]) -> Result<Verdict, MakerError> {
         self.shop.world.judge(task, answers).map_err(MakerError::Environment)
+    }
+
+    /// The environment's configuration, the keys that may change (`only`, or all that the environment names), and what came of the
+    /// run: rates over tasks, and never a task.
+    ///
+    /// # Errors
+    /// If it has no such keys, or the run was not evaluated.
+    pub fn design(&self, only: &[String]) -> Result<Design, MakerError> {
+        self.shop.world.design(only).map_err(MakerError::Environment)
+    }
+
+    /// The configuration `config` with all of its keys, if a later run can play in it.
+    ///
+    /// # Errors
+    /// The reason why the environment has no such tasks: something for whoever chose it to read.
+    pub fn check_config(&self, config: &Value) -> Result<Value, String> {
+        self.shop.world.check_config(config)
     }
 
     /// Makes something.

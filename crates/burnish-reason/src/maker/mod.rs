@@ -1,4 +1,5 @@
-//! Makers: functions over tasks and their episodes that make rows, pairs, tasks, notes or a strategy for later runs.
+//! Makers: functions over tasks and their episodes that make rows, pairs, tasks, notes, a strategy or a configuration for
+//! later runs.
 //!
 //! ```text
 //! Task, its episodes ─> Maker ─> Made, Made, ...
@@ -12,15 +13,18 @@
 //! makes is learned from, and nothing that it asks is evaluated.
 
 mod bench;
+pub mod design;
 
 use std::pin::Pin;
 
+use burnish_core::knob::Knob;
 use burnish_core::settings::SettingError;
 use burnish_core::{Message, Note, Role, Task, ToolSpec};
 use burnish_episode::ContactError;
 use serde::{Deserialize, Serialize};
 
 use crate::StrategyConfig;
+use design::Configuration;
 
 pub use bench::{Bench, Finished, Ledger, Shop, TEACHER, World};
 
@@ -38,6 +42,8 @@ pub enum MakeKind {
     Strategy,
     /// Notes for programs to read: `about`, `text`.
     Memory,
+    /// A configuration of the environment to play in.
+    Config,
 }
 
 impl MakeKind {
@@ -49,6 +55,7 @@ impl MakeKind {
             MakeKind::Tasks => "tasks",
             MakeKind::Strategy => "strategy",
             MakeKind::Memory => "notes",
+            MakeKind::Config => "config",
         }
     }
 }
@@ -79,6 +86,8 @@ pub enum Made {
     Strategy(StrategyConfig),
     /// A note for a memory.
     Note(Note),
+    /// A configuration of the environment to play in. A run makes one.
+    Config(Box<Configuration>),
 }
 
 impl Made {
@@ -90,6 +99,7 @@ impl Made {
             Made::Task(_) => MakeKind::Tasks,
             Made::Strategy(_) => MakeKind::Strategy,
             Made::Note(_) => MakeKind::Memory,
+            Made::Config(_) => MakeKind::Config,
         }
     }
 
@@ -183,6 +193,20 @@ pub trait Maker: Send + Sync {
     /// Does it run once, over all tasks ([`Bench::all`])? If not, it runs once for each.
     fn is_over_all(&self) -> bool {
         false
+    }
+
+    /// Of a maker of configurations: the keys of the environment's configuration that it may change; empty for all that the
+    /// environment names.
+    fn keys(&self) -> &[String] {
+        &[]
+    }
+
+    /// Refuses keys with which it can't work, before the run begins.
+    ///
+    /// # Errors
+    /// The setting that does not fit them.
+    fn check_knobs(&self, _knobs: &[Knob]) -> Result<(), SettingError> {
+        Ok(())
     }
 
     /// The function.

@@ -11,9 +11,12 @@ use burnish_env::rollout::{
     Given, Overlong, POLICY, Partners, Playing, RolloutSpec, SeedPlace, Spawn, Start, play_within, recite,
 };
 use burnish_episode::{Handle, Waited};
+use burnish_reason::design::Design;
 use burnish_reason::{Outcome, Player, StrategyConfig, World};
 use burnish_recipe::Recipe;
+use serde_json::Value;
 
+use super::{Over, design};
 use crate::RunError;
 use crate::tasks::{Tasks, as_known, tasks_of};
 
@@ -36,6 +39,8 @@ pub(super) struct Field<'a> {
     stock: usize,
     /// Those of them that are not known, drawn at once, since a generator keeps its shares only in a set that is large.
     drawn: OnceCell<Result<Vec<Task>, String>>,
+    /// The run, if more than its tasks is known.
+    run: Option<Over<'a>>,
 }
 
 impl<'a> Field<'a> {
@@ -52,7 +57,13 @@ impl<'a> Field<'a> {
         played: usize,
     ) -> Result<Self, RunError> {
         let (generator, stock) = (tasks.generator()?, (played * STOCK_PER_TASK).max(STOCK_MIN));
-        Ok(Field { recipe, tasks, generator, known, place, stock, drawn: OnceCell::new() })
+        Ok(Field { recipe, tasks, generator, known, place, stock, drawn: OnceCell::new(), run: None })
+    }
+
+    /// The environment of the run `over`.
+    pub(super) fn of(mut self, over: Over<'a>) -> Self {
+        self.run = Some(over);
+        self
     }
 
     /// Most episodes that functions may play at once.
@@ -134,5 +145,14 @@ impl World for Field<'_> {
             let success = reward.is_some() && episode.verdict.success;
             Ok(Outcome { answers: episode.answers, success, reward: reward.unwrap_or(0.0), tokens })
         })
+    }
+
+    fn design(&self, only: &[String]) -> Result<Design, String> {
+        let run = self.run.as_ref().ok_or("the run is not known")?;
+        design::of(run, self.generator, only).map_err(|error| error.to_string())
+    }
+
+    fn check_config(&self, config: &Value) -> Result<Value, String> {
+        design::checked(self.recipe, config).map_err(|error| error.to_string())
     }
 }

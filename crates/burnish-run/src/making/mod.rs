@@ -1,4 +1,4 @@
-//! Functions that make rows, pairs, tasks or a strategy of a run's training episodes (`make.program`; `burnish_reason::Maker`).
+//! Functions that make rows, pairs, tasks, a strategy or a configuration of a run's training episodes (`make.program`; `burnish_reason::Maker`).
 //!
 //! ```text
 //! journal ─> a task and its episodes, task by task ─> functions, side by side ─> making.jsonl, as answers come in (ledger.rs)
@@ -9,6 +9,7 @@
 //! Every random number comes from the place of a task among those that were played, so the artefact does not depend on which
 //! function is over first, or on how often the run was killed: nothing in `making.jsonl` is asked, played or made again.
 
+mod design;
 mod field;
 mod ledger;
 mod written;
@@ -211,7 +212,7 @@ fn carried(run: &Over<'_>, make: &MakeSection, config: &MakerConfig, own: &str) 
     let known: BTreeSet<&TaskId> =
         tasks.train.iter().map(|task| &task.id).chain(tasks.never_trained()).collect();
     let place = Draws::Making.place(recipe.run.seed, from - 1, 0);
-    let field = Field::new(recipe, tasks, &known, place, count)?;
+    let field = Field::new(recipe, tasks, &known, place, count)?.of(*run);
     let is_for = |own: &Played| {
         !own.episodes.is_empty() && make.success_rate.contains(Outcome::success_rate(&own.episodes))
     };

@@ -63,6 +63,13 @@ impl Written {
                     Made::Note(note) => {
                         (note.text.clone() + "\n" + &note.about, json::line(&json!(note)) + "\n")
                     }
+                    Made::Config(_) if written.count > 0 => {
+                        return Err(failed(own, "it made two configurations, and a run makes one"));
+                    }
+                    Made::Config(config) => {
+                        let text = json::text(config).map_err(|error| failed(own, &error.to_string()))?;
+                        (text.clone(), text + "\n")
+                    }
                     Made::Row { messages, tools } => {
                         let mut row = json!({ "messages": messages });
                         if !tools.is_empty() {

@@ -98,12 +98,6 @@ impl Reported<'_> {
                 "`burnish eval {quoted}` evaluates its newest checkpoint, as it stands in the file, again."
             ));
         }
-        if dir.join(run_dir::REDESIGN).is_file() {
-            notes.push(format!(
-                "`{}` has what the engineer of each round was told and said.",
-                run_dir::REDESIGN
-            ));
-        }
         if let Some(checkpoint) = run_dir::newest_checkpoint_in(dir) {
             notes.push(format!("{} is a model directory that transformers loads.", checkpoint.display()));
         }

@@ -56,10 +56,6 @@ const ENGINE: &[&str] = &[
 /// # Errors
 /// If a file can't be read.
 pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
-    // The run of a last round is known by what its recipe was before the rounds.
-    if let Some(given) = recipe.redesign.as_ref().and_then(|redesign| redesign.given.as_ref()) {
-        return Ok(given.hash.clone());
-    }
     let failed = |error: serde_json::Error| RunError::Refused(format!("the recipe can't be hashed: {error}"));
     let mut value = serde_json::to_value(recipe.with_first_defaults()).map_err(failed)?;
     renamed::to_first(&mut value);
@@ -76,6 +72,10 @@ pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
     if let Some(Value::Object(tasks)) = value.get_mut("env").and_then(|env| env.get_mut("tasks")) {
         // A file counts by its content, or by the hash of the recipe that makes it.
         tasks.clear();
+    }
+    if let (Some(_), Some(Value::Object(env))) = (&recipe.env.config_from, value.get_mut("env")) {
+        // As does a configuration, which a run writes down once it is made.
+        env.retain(|key, _| !["config", "config_from"].contains(&key.as_str()));
     }
     // Evaluations decide which weights a run ends with only where the best are kept, or steps end when they get no better.
     let chooses = recipe.checkpoint.best.is_some() || recipe.train.patience.is_some();
@@ -135,6 +135,7 @@ pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
         (StageUse::Rows, "rows"),
         (StageUse::Tasks, "tasks"),
         (StageUse::Memory, "memory"),
+        (StageUse::Config, "config"),
     ] {
         if let Some(hash) = of.made_by(recipe).and_then(|from| from.hash.as_ref()) {
             whole[key] = hash.as_str().into();
@@ -159,7 +160,8 @@ fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     files.extend(recipe.env.tasks.file().and_then(|tasks| tasks.path.clone()));
     files.extend(recipe.memory.as_ref().and_then(|memory| memory.path.clone()));
     let sets = recipe.data.demonstrations.iter().map(|set| (&set.env, &set.config));
-    let env = (!recipe.env.is_absent()).then_some((&recipe.env.id, &recipe.env.config));
+    let has_own = !recipe.env.is_absent() && recipe.env.config_from.is_none();
+    let env = has_own.then_some((&recipe.env.id, &recipe.env.config));
     let eval = recipe.eval.config.as_ref().map(|config| (&recipe.env.id, config));
     for (id, config) in env.into_iter().chain(eval).chain(sets) {
         files.extend(files_of(id, config)?);

@@ -8,7 +8,7 @@ use super::{Stage, calibration};
 use crate::RunError;
 use crate::offline::demonstrated;
 use crate::tasks::Tasks;
-use burnish_recipe::{Method, Recipe, StageUse};
+use burnish_recipe::{MakeKind, MakeSection, Method, Recipe, StageUse};
 
 /// Refuses if `stage`, or one before it, is trained on tasks that `recipe` holds out, or if one imitates and the
 /// other plays parts of a split that share tasks.
@@ -19,7 +19,7 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
     let mut open = vec![stage.clone()];
     while let Some(stage) = open.pop() {
         let key = stage.of.key();
-        refuse_rounds(&held_out, &stage)?;
+        refuse_unknown(&held_out, &stage)?;
         let trained = trained_on(&stage.recipe)?;
         let shared = held_out.iter().filter(|id| trained.contains(**id)).count();
         if shared > 0 {
@@ -50,17 +50,16 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What the rounds of a stage are trained on is not known before their environments are designed, nor what a function makes
-/// before it has run. Each leaves out what its own recipe holds out, so that must include everything that is held out later.
-fn refuse_rounds(held_out: &BTreeSet<&TaskId>, stage: &Stage) -> Result<(), RunError> {
-    let redesigns = stage.recipe.redesign.as_ref().is_some_and(|redesign| redesign.rounds > 1);
-    let draws = stage.recipe.make.as_ref().is_some_and(|make| make.program.is_some());
-    if !redesigns && !draws {
-        return Ok(());
-    }
-    let why = match redesigns {
-        true => "redesigns its environment, and",
-        false => "makes tasks by a function, and",
+/// What a stage is trained on is not known before the configuration is made that it plays in, nor what a function makes before it
+/// has run. Each leaves out what its own recipe holds out, so that must include everything that is held out later.
+fn refuse_unknown(held_out: &BTreeSet<&TaskId>, stage: &Stage) -> Result<(), RunError> {
+    let is_program = |make: &MakeSection| make.program.is_some() && make.kind != MakeKind::Config;
+    let why = match &stage.recipe {
+        recipe if recipe.env.config_from.is_some() => {
+            "plays in a configuration that another recipe makes, and"
+        }
+        recipe if recipe.make.as_ref().is_some_and(is_program) => "makes tasks by a function, and",
+        _ => return Ok(()),
     };
     let own = Tasks::make(&stage.recipe, false)?;
     let own = own.held_out_ids();
@@ -85,7 +84,8 @@ fn is_split(recipe: &Recipe) -> bool {
 
 fn trained_on(recipe: &Recipe) -> Result<BTreeSet<TaskId>, RunError> {
     // Tasks that another recipe has yet to make are some of those that it plays itself, and it is looked at too.
-    let is_known = recipe.env.tasks.file().is_none_or(|tasks| tasks.place().is_some());
+    let is_known = recipe.env.tasks.file().is_none_or(|tasks| tasks.place().is_some())
+        && recipe.env.config_from.is_none();
     let tasks = Tasks::make(recipe, recipe.plays() && is_known)?;
     let held_out = tasks.held_out_ids();
     let mut trained: BTreeSet<TaskId> = tasks.train.iter().map(|task| task.id.clone()).collect();

@@ -1,5 +1,5 @@
-//! The copies that a run keeps of its starting policy, its teacher, its rows, its tasks, its strategy and its notes, if
-//! other recipes made them. They need no extra space if the file system supports hard links.
+//! The copies that a run keeps of its starting policy, its teacher, its rows, its tasks, its configuration, its strategy and
+//! its notes, if other recipes made them. They need no extra space if the file system supports hard links.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use burnish_model::Model;
 
 use crate::RunError;
+use crate::artefact;
 use burnish_recipe::{Recipe, StageUse};
 use burnish_rundir::files::{FileError, write_atomic};
 use burnish_rundir::run_dir::{self, RunDir};
@@ -32,16 +33,15 @@ pub(crate) fn keep(recipe: &mut Recipe, dir: &RunDir) -> Result<(), RunError> {
         };
         let own = place_of(of, dir);
         match of {
-            StageUse::Rows | StageUse::Tasks | StageUse::Strategy | StageUse::Memory => {
+            StageUse::Rows
+            | StageUse::Tasks
+            | StageUse::Strategy
+            | StageUse::Memory
+            | StageUse::Config => {
                 keep_file(&made, &own)?;
             }
             _ => keep_one(&made, &own, &recipe.run.cache)?,
         }
-    }
-    if let Some(record) = recipe.redesign.as_ref().and_then(|redesign| redesign.record.as_ref()) {
-        let place = dir.path().join(run_dir::REDESIGN);
-        let bytes = fs::read(record).map_err(FileError::on("read", record))?;
-        write_atomic(&place, &bytes)?;
     }
     place(recipe, dir);
     Ok(())
@@ -97,7 +97,18 @@ pub(crate) fn as_written(recipe: &Recipe) -> Recipe {
     recipe
 }
 
-/// Copies a file of rows, tasks, notes or a strategy.
+/// Lets a run that begins play in the configuration that another recipe made. From then on, its recipe has it.
+///
+/// # Errors
+/// If it can't be read, or is of another environment.
+pub(crate) fn configure(recipe: &mut Recipe) -> Result<(), RunError> {
+    if let Some(made) = &recipe.env.config_made {
+        recipe.env.config = artefact::read_config(made, &recipe.env.id)?.config;
+    }
+    Ok(())
+}
+
+/// Copies a file that another run made.
 fn keep_file(made: &Path, to: &Path) -> Result<(), RunError> {
     if to.exists() {
         fs::remove_file(to).map_err(FileError::on("remove", to))?;
@@ -112,6 +123,7 @@ fn place_of(of: StageUse, dir: &RunDir) -> PathBuf {
         StageUse::Tasks => dir.path().join(run_dir::START_TASKS),
         StageUse::Strategy => dir.path().join(run_dir::START_STRATEGY),
         StageUse::Memory => dir.path().join(run_dir::START_MEMORY),
+        StageUse::Config => dir.path().join(run_dir::START_CONFIG),
         StageUse::Policy | StageUse::Weights(_) => dir.start(),
     }
 }

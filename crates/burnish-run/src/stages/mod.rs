@@ -1,14 +1,14 @@
 //! Stages: another recipe makes the policy that a run starts from, its teacher, a model for surgery, the rows that it
-//! learns from, the tasks that it plays, the strategy of its evaluations or the notes that its programs read, once. The
-//! result is stored under the hash of everything that decides it.
+//! learns from, the tasks that it plays, the configuration that it plays in, the strategy of its evaluations or the notes
+//! that its programs read, once. The result is stored under the hash of everything that decides it.
 //!
 //! ```text
-//! policy.from, teacher.from, weights.models[0].from, data.from, env.tasks.from, eval.strategy.from, memory.from
+//! policy.from, teacher.from, weights.models[0].from, data.from, env.tasks.from, env.config_from, eval.strategy.from,
+//! memory.from
 //!     -> resolve: the stage's recipe, those of the stages before it ..., and their hashes (hash.rs)
 //!     -> make:    each of them is an ordinary run in `run.cache`: finished, resumed, waited for or started
 //!     -> repeated: those of `[rounds]` (repeated.rs), each with what the others made last
 //!     -> surgery: what `[weights]` makes of them (surgery.rs), by what their maps read (calibration.rs)
-//!     -> rounds:  those of `[redesign]` before the last (rounds.rs), each a run like a stage; the last is the run itself
 //!     -> keep:    the later run keeps a copy of the weights (keep.rs), so that the cache may be deleted
 //! ```
 
@@ -18,7 +18,6 @@ mod held_out;
 mod keep;
 mod repeated;
 mod replicate;
-mod rounds;
 mod surgery;
 
 use std::path::{Path, PathBuf};
@@ -37,7 +36,7 @@ use burnish_rundir::run_dir::{self, RunDirError};
 use repeated::Repeated;
 
 pub(crate) use hash::of as hash_of;
-pub(crate) use keep::{as_written, keep, place, place_for_evaluation};
+pub(crate) use keep::{as_written, configure, keep, place, place_for_evaluation};
 pub use replicate::{files, replicate};
 
 /// Time between checks of a stage that another process makes.
@@ -117,10 +116,7 @@ fn make_all(
             return Ok(made);
         }
     }
-    match surgery::make(recipe, watch, stop)? {
-        Made::Ready => rounds::make(recipe, watch, stop),
-        stopped @ Made::Stopped { .. } => Ok(stopped),
-    }
+    surgery::make(recipe, watch, stop)
 }
 
 /// The path of the policy of `policy.from` or `[weights]`; `None` if neither makes it. `command` is the command that would make
@@ -222,11 +218,6 @@ pub(crate) fn origin(of: StageUse, recipe: &Recipe) -> Result<Origin, RunError> 
 /// The stages that `recipe` needs; writes their hashes into it. `above` lists the stages that are being resolved, as
 /// they are written.
 fn before(recipe: &mut Recipe, above: &mut Vec<StageRecipe>) -> Result<Before, RunError> {
-    if recipe.is_last_round() {
-        // It begins with the first round again. Hashes follow the order of keys, which is that of the environment.
-        *recipe = recipe.as_given();
-        recipe.env.config = burnish_env::build(&recipe.env.id, &recipe.env.config)?.config();
-    }
     let repeated = Repeated::of(recipe, above)?;
     let mut stages = Vec::new();
     for of in StageUse::of(recipe) {
@@ -309,6 +300,7 @@ fn check_make(of: StageUse, parent: &Recipe, recipe: &Recipe) -> Result<(), RunE
         (StageUse::Tasks, _) => MakeKind::Tasks,
         (StageUse::Strategy, _) => MakeKind::Strategy,
         (StageUse::Memory, _) => MakeKind::Memory,
+        (StageUse::Config, _) => MakeKind::Config,
         (StageUse::Policy | StageUse::Teacher | StageUse::Weights(_), _) => return Ok(()),
     };
     let made = recipe.make.as_ref().map(|make| make.kind);
@@ -429,7 +421,8 @@ impl Stage {
         }
         let there = self.written()?;
         self.check(&there)?;
-        if matches!(self.of, StageUse::Rows | StageUse::Tasks | StageUse::Strategy | StageUse::Memory) {
+        let is_file = !matches!(self.of, StageUse::Policy | StageUse::Teacher | StageUse::Weights(_));
+        if is_file {
             let file = there.make.as_ref().map(|make| dir.join(artefact::file_name(make.kind)));
             let is_there = |file: &PathBuf| file.is_file();
             let grows = there.make.as_ref().is_some_and(|make| make.every.is_some());

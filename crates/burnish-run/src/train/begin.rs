@@ -33,6 +33,7 @@ impl Run {
     pub fn start_in(mut recipe: Recipe, taken: Taken, watch: &mut dyn Watch) -> Result<Self, RunError> {
         RunDir::refuse_taken(&recipe.run.dir, taken)?;
         stored::refuse_inside(&recipe)?;
+        stages::configure(&mut recipe)?;
         model_path::pin(&mut recipe, watch)?;
         start::check_policy(&recipe)?;
         burnish_tensor::set_threads(recipe.run.threads);

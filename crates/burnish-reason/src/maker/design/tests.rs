@@ -1,6 +1,8 @@
-use super::*;
+use burnish_core::knob::Harder;
 use proptest::prelude::*;
 use serde_json::json;
+
+use super::*;
 
 fn knob(key: &str, kind: KnobKind, min: f64, max: f64, menu: &[f64]) -> Knob {
     let of = if kind == KnobKind::Share { "sizes".to_owned() } else { String::new() };
@@ -117,40 +119,6 @@ fn a_menu_is_gone_through_in_the_direction_of_what_is_harder() {
     assert_eq!(moved(&knob), [9.0, 9.0, 4.0, 2.0, 2.0].map(Some));
     knob.harder = Harder::Unknown;
     assert_eq!(knob.moved(5.0, 1), None);
-}
-
-#[test]
-fn environments_without_declared_keys_need_them_named_and_have_menus_around_their_values() {
-    let chains = crate::build("chains", &json!({"steps": {"min": 1, "max": 3}})).unwrap();
-    let error = knobs(&*chains, &[]).unwrap_err().to_string();
-    assert!(error.contains("`redesign.keys`") && error.contains("steps.max"), "{error}");
-    let only = |key: &str| knobs(&*chains, &[key.to_owned()]);
-    let steps = &only("steps.max").unwrap()[0];
-    assert_eq!((steps.kind, steps.menu.as_slice()), (KnobKind::Whole, &[2.0, 3.0, 6.0][..]));
-    assert_eq!(steps.harder, Harder::Unknown);
-    let error = only("steps.most").unwrap_err().to_string();
-    assert!(error.contains("no key `steps.most`"), "{error}");
-    for kind in crate::CATALOGUE {
-        let Ok(generator) = crate::build(kind.id, &(kind.defaults)()) else { continue };
-        for knob in of_bounds(&generator.bounds(), &generator.config()) {
-            assert_eq!(knob.problem(), None, "{}", kind.id);
-        }
-        if generator.redesign().is_some() {
-            let declared = knobs(&*generator, &[]).unwrap();
-            for knob in &declared {
-                let value = knob.value(&generator.config());
-                assert!(
-                    value.is_some_and(|it| (knob.min..=knob.max).contains(&it)),
-                    "{}: {}",
-                    kind.id,
-                    knob.key
-                );
-            }
-            let twice =
-                declared.iter().any(|knob| declared.iter().filter(|it| it.key == knob.key).count() > 1);
-            assert!(!twice, "{}", kind.id);
-        }
-    }
 }
 
 #[test]

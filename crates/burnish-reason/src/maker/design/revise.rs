@@ -1,10 +1,11 @@
 //! What becomes of a proposal: numbers in their ranges, shares that sum to one, and a record of everything.
 
+use burnish_core::knob::{Knob, KnobKind};
 use burnish_core::names::nearest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Knob, KnobKind, Proposal};
+use super::Proposal;
 
 /// A configuration after a proposal.
 #[derive(Debug, Clone, PartialEq)]

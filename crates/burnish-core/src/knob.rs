@@ -1,27 +1,11 @@
-//! Configurations that are redesigned between rounds of training: which keys may change ([`Knob`]), how a proposal is
-//! read ([`Proposal`]), and what becomes of it ([`revise`]). A proposal changes numbers of a configuration, never tasks,
-//! so that their labels stay exact.
-//!
-//! ```text
-//! generator ─> knobs ─> (an engineer) ─> text ─> Proposal::read ─> revise ─> configuration, and what was changed
-//! ```
-
-mod proposal;
-mod revise;
-#[cfg(test)]
-mod tests;
+//! Keys of a configuration that may be changed by numbers.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Bound, EnvError, Generator};
-
-pub use proposal::Proposal;
-pub use revise::{Change, Rejected, Revision, revise};
-
-/// A key of a generator's configuration that an engineer may change.
+/// A key of an environment's configuration that may change between rounds of training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Knob {
@@ -121,67 +105,4 @@ impl Knob {
         }
         (self.kind == KnobKind::Share && self.min < 0.0).then(|| format!("`{key}`: no share is below 0"))
     }
-}
-
-/// The keys of a generator's configuration that may change, restricted to `only` where that names some. An environment
-/// that declares no such keys has those of its bounds that `only` names: each with its present value, half of it and
-/// twice as much for a menu.
-///
-/// # Errors
-/// If a key of `only` is not there, none is left, or a program that should name them does not answer.
-pub fn knobs(generator: &dyn Generator, only: &[String]) -> Result<Vec<Knob>, EnvError> {
-    let config = generator.config();
-    let (all, is_declared) = match generator.redesign() {
-        Some(able) => (able.knobs()?, true),
-        None => (of_bounds(&generator.bounds(), &config), false),
-    };
-    let id = generator.id();
-    let names = || all.iter().map(|knob| knob.key.as_str()).collect::<Vec<_>>().join(", ");
-    if all.is_empty() {
-        return Err(EnvError::Failed(format!("the environment {id} has no key that can be redesigned")));
-    }
-    if !is_declared && only.is_empty() {
-        return Err(EnvError::Failed(format!(
-            "the environment {id} does not say which of its keys may be redesigned: name them, in `redesign.keys`; \
-             there are: {}",
-            names()
-        )));
-    }
-    if let Some(unknown) = only.iter().find(|key| all.iter().all(|knob| knob.key != **key)) {
-        return Err(EnvError::Failed(format!(
-            "the environment {id} has no key `{unknown}` that can be redesigned; there are: {}",
-            names()
-        )));
-    }
-    if let Some(problem) = all.iter().find_map(Knob::problem) {
-        return Err(EnvError::Failed(format!("the environment {id} declares a key wrongly: {problem}")));
-    }
-    Ok(all.into_iter().filter(|knob| only.is_empty() || only.contains(&knob.key)).collect())
-}
-
-/// Keys out of the bounds of an environment that says no more about them. Rewards are not among them: what is measured
-/// must stay what it was.
-fn of_bounds(bounds: &[Bound], config: &Value) -> Vec<Knob> {
-    let knob = |Bound { key, min, max, help }: &Bound| {
-        let mut knob = Knob {
-            key: key.clone(),
-            kind: KnobKind::Number,
-            of: String::new(),
-            min: *min,
-            max: *max,
-            menu: Vec::new(),
-            harder: Harder::Unknown,
-            tasks: BTreeMap::new(),
-            help: help.clone(),
-        };
-        let value = knob.value(config)?;
-        let is_whole = config.pointer(&format!("/{}", key.replace('.', "/")))?.is_u64();
-        let near = [value / 2.0, value, value * 2.0].map(|value| value.clamp(*min, *max));
-        knob.menu = near.map(|value| if is_whole { value.round() } else { value }).to_vec();
-        knob.menu.sort_by(f64::total_cmp);
-        knob.menu.dedup();
-        knob.kind = if is_whole { KnobKind::Whole } else { KnobKind::Number };
-        Some(knob)
-    };
-    bounds.iter().filter(|bound| !bound.key.starts_with("reward")).filter_map(knob).collect()
 }
