@@ -211,9 +211,9 @@ mod tests {
     #[test]
     fn numbers_of_training_are_means_of_the_first_and_the_last_fifth() {
         let row = |reward: f64| Row {
+            step: 0,
             event: metrics::TRAIN.to_owned(),
-            values: BTreeMap::from([("reward".to_owned(), reward), ("loss".to_owned(), 1.0)]),
-            ..Row::default()
+            values: [("reward".to_owned(), reward), ("loss".to_owned(), 1.0)].into(),
         };
         let rows: Vec<Row> = [1.0, 3.0, 9.0, 9.0, f64::NAN, 9.0, 9.0, 9.0, 5.0, 7.0].map(row).into();
         let rows: Vec<&Row> = rows.iter().collect();

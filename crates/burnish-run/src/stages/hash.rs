@@ -184,7 +184,7 @@ fn files_of(id: &str, config: &Value) -> Result<Vec<PathBuf>, RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burnish_recipe::Source;
+    use burnish_recipe::{Source, StageRecipe};
 
     const SFT: &str = r#"
 [run]
@@ -279,6 +279,22 @@ max_steps = 3
         ] {
             assert_ne!(hash(&[decisive]), plain, "{decisive}");
         }
+    }
+
+    #[test]
+    fn a_configuration_that_another_recipe_makes_counts_by_the_hash_of_that_recipe() {
+        let playing = |hash: &str, most: u64, recipe: &str| {
+            let mut run = read(&[]);
+            let made = StageRecipe { recipe: recipe.into(), set: Vec::new(), hash: Some(hash.to_owned()) };
+            StageUse::Config.set(&mut run, Some(made));
+            // As a run writes it down.
+            run.env.config["numbers"]["max"] = most.into();
+            of(&run).unwrap()
+        };
+        let first = playing("aa", 4, "a.toml");
+        assert_eq!(playing("aa", 6, "b.toml"), first);
+        assert_ne!(playing("bb", 4, "a.toml"), first);
+        assert_ne!(first, hash(&[]));
     }
 
     const VOTES: &str = "eval.strategy={strategy=\"majority\", config={samples=4, temperature=1.0}}";
