@@ -125,7 +125,7 @@ fn made_with(
 ) -> Result<Configuration, String> {
     let played = [Played { task: task(), episodes: Vec::new() }];
     let world = Boards { design, has_tasks };
-    let mut finished = left(engineer, MakeKind::Config, &played, &world, teacher)?;
+    let mut finished = left(engineer, MakeKind::Config, &played, &world, teacher, None)?;
     match finished.made.pop() {
         Some(Made::Config(made)) if finished.made.is_empty() => Ok(*made),
         other => panic!("one configuration is made, and not {other:?}"),

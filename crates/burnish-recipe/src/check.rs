@@ -26,8 +26,8 @@ use crate::supply::{SUPPLIES, Table};
 use super::{
     Calibration, GOAL_INFORMATION, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, MakeKind, MakeSection, Method,
     REWARD_MODEL, Recipe, RecipeError, Source, StageUse, TeacherContext, TeacherSection, Use, asked, bounds,
-    defaults, empty, engine, env_config, eval_strategy, evaluations, latent, make, memory, rounds, task_source,
-    trainer, weights,
+    defaults, empty, engine, env_config, eval_strategy, evaluations, latent, make, memory, rounds,
+    task_source, trainer, weights,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.

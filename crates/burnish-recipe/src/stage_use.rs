@@ -32,7 +32,7 @@ pub enum StageUse {
 
 impl StageUse {
     /// Those of which a run may keep a copy.
-    pub(super) const COPIED: [StageUse; 6] = [
+    pub(super) const COPIED: [StageUse; 7] = [
         StageUse::Policy,
         StageUse::Teacher,
         StageUse::Rows,

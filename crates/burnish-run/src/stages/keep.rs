@@ -33,11 +33,7 @@ pub(crate) fn keep(recipe: &mut Recipe, dir: &RunDir) -> Result<(), RunError> {
         };
         let own = place_of(of, dir);
         match of {
-            StageUse::Rows
-            | StageUse::Tasks
-            | StageUse::Strategy
-            | StageUse::Memory
-            | StageUse::Config => {
+            StageUse::Rows | StageUse::Tasks | StageUse::Strategy | StageUse::Memory | StageUse::Config => {
                 keep_file(&made, &own)?;
             }
             _ => keep_one(&made, &own, &recipe.run.cache)?,
