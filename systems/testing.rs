@@ -80,9 +80,9 @@ impl plan::World for Answers<'_> {
             .then(|| Task { id: TaskId(format!("{} by {answer}", task.id.0)), ..task.clone() })
     }
 
-    fn recall(&self, about: &str, count: usize) -> Vec<Note> {
+    fn recall(&self, about: &str, count: usize) -> Result<Vec<Note>, PlanError> {
         let note = |number: usize| Note { about: about.to_owned(), text: number.to_string(), task: None };
-        (0..count).filter(|_| !about.is_empty()).map(note).collect()
+        Ok((0..count).filter(|_| !about.is_empty()).map(note).collect())
     }
 
     fn play<'a>(

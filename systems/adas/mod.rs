@@ -239,7 +239,11 @@ impl Adas {
         let before = before.filter(|(conversation, _)| !conversation.is_empty());
         let questions = match &before {
             Some((_, reason)) => vec![MEND.replace("{reason}", reason)],
-            None => vec![proposal_prompt(archive, self.tokens_max)?, NOVELTY.into(), CORRECTNESS.into()],
+            None => vec![
+                proposal_prompt(archive, self.tokens_max, bench.has_memory())?,
+                NOVELTY.into(),
+                CORRECTNESS.into(),
+            ],
         };
         let mut conversation = before.map(|(conversation, _)| conversation).unwrap_or_default();
         for question in questions {
@@ -309,7 +313,11 @@ fn asks_policy(strategy: &StrategyConfig) -> Result<(), SettingError> {
 /// Can episodes of the run be played by it?
 fn check_sampling(bench: &Bench<'_>, strategy: &StrategyConfig) -> Result<(), SettingError> {
     asks_policy(strategy)?;
-    strategy.build()?.check_sampling(bench.sampling())
+    let built = strategy.build()?;
+    if built.recalls() && !bench.has_memory() {
+        return Err(SettingError::new("strategy", "reads notes, and the run has no `[memory]`"));
+    }
+    built.check_sampling(bench.sampling())
 }
 
 fn member(generation: usize, proposal: Proposal, outcomes: &[Outcome], seed: u64) -> Member {
@@ -328,10 +336,17 @@ fn member(generation: usize, proposal: Proposal, outcomes: &[Outcome], seed: u64
 }
 
 /// The question for a proposal: every strategy with its settings, and the archive.
-fn proposal_prompt(archive: &[Member], tokens_max: Option<f64>) -> Result<String, SettingError> {
+fn proposal_prompt(
+    archive: &[Member],
+    tokens_max: Option<f64>,
+    has_memory: bool,
+) -> Result<String, SettingError> {
     let mut strategies = String::new();
     for entry in STRATEGIES {
         let settings = (entry.complete)(&json!({}))?;
+        if !has_memory && (entry.build)(&json!({}))?.recalls() {
+            continue;
+        }
         strategies += &format!("- `{}` ({}): {settings}\n", entry.card.id, entry.card.title);
     }
     let mut shown = String::new();

@@ -18,8 +18,6 @@
 //!
 //! **References.** Memento 2025 (arXiv:2508.16153), whose agent keeps its own cases; Liu et al. 2022 (arXiv:2101.06804).
 
-use std::convert::Infallible;
-
 use burnish_core::{Note, Role, Task};
 use burnish_reason::{Bench, Made, MakeKind, Maker, Making, Outcome, Part as _, text_of};
 use burnish_rl::plan::{Group, Program, Request, RolloutPlan, Start};
@@ -57,8 +55,7 @@ impl RolloutPlan for Recall {
 
     fn play<'a>(&'a self, group: &'a Group<'a>) -> Program<'a> {
         Box::pin(async {
-            let recall = |about: &str, count| Ok::<_, Infallible>(group.recall(about, count));
-            let Ok(shown) = self.0.show(&group.opening()?, recall);
+            let shown = self.0.show(&group.opening()?, |about, count| group.recall(about, count))?;
             let start = shown.map_or(Start::Prompt, Start::Messages);
             group.play([Request { start, ..Request::rollouts(group.rollouts) }]).await?;
             Ok(())

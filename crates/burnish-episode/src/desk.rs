@@ -36,6 +36,8 @@ pub(crate) enum Arrived {
     Work(Result<Box<dyn Any + Send>, String>),
     /// Time has passed, or what was waited for is so.
     Now,
+    /// There is room for the episode, which it takes.
+    Begun,
 }
 
 /// The desks of the episodes within a function, and within those.
@@ -43,8 +45,8 @@ pub(crate) enum Arrived {
 pub(crate) struct Within {
     /// By their numbers, from 1 on: the function's own desk is 0.
     pub(crate) open: BTreeMap<u32, Shared>,
-    /// Those whose episodes are over since the runner last looked.
-    pub(crate) over: Vec<(u32, Shared)>,
+    /// Those whose episodes are over since the runner last looked, and whether they took room.
+    pub(crate) over: Vec<(u32, Shared, bool)>,
     count: u32,
 }
 
@@ -53,12 +55,22 @@ pub(crate) struct Inner {
     pub(crate) desk: Shared,
     within: Rc<RefCell<Within>>,
     number: u32,
+    takes_room: bool,
 }
 
 impl Inner {
-    pub(crate) fn new(outer: &Shared, address: Address, record: Record, traces: Vec<Trace>) -> Self {
-        let within = Rc::clone(&outer.borrow().within);
-        let desk = Desk { within: Rc::clone(&within), ..Desk::new(address, record, traces) };
+    /// An episode that began at `place` of the desk `outer`.
+    pub(crate) fn new(
+        (outer, place): (&Shared, &Place),
+        address: Address,
+        (record, traces): (Record, Vec<Trace>),
+        takes_room: bool,
+    ) -> Self {
+        let (within, key) = {
+            let outer = outer.borrow();
+            (Rc::clone(&outer.within), format!("{}{place}/", outer.key))
+        };
+        let desk = Desk { within: Rc::clone(&within), key, ..Desk::new(address, record, traces) };
         let desk = Rc::new(RefCell::new(desk));
         let number = {
             let mut within = within.borrow_mut();
@@ -67,7 +79,7 @@ impl Inner {
             within.open.insert(number, Rc::clone(&desk));
             number
         };
-        Inner { desk, within, number }
+        Inner { desk, within, number, takes_room }
     }
 }
 
@@ -75,7 +87,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let mut within = self.within.borrow_mut();
         if let Some(desk) = within.open.remove(&self.number) {
-            within.over.push((self.number, desk));
+            within.over.push((self.number, desk, self.takes_room));
         }
     }
 }
@@ -85,6 +97,8 @@ pub(crate) struct Desk {
     pub(crate) address: Address,
     /// Shared with the desks of all episodes within this function.
     pub(crate) within: Rc<RefCell<Within>>,
+    /// Where it began within others, so that the keys of its work are its own: empty for a function by itself.
+    pub(crate) key: String,
     /// The contacts of an earlier run of the function that this run has not reached yet.
     known: BTreeMap<Place, Contact>,
     known_traces: BTreeMap<Place, Trace>,
@@ -108,6 +122,7 @@ impl Desk {
         Desk {
             address,
             within: Rc::default(),
+            key: String::new(),
             known: record.contacts.into_iter().map(|contact| (contact.at.clone(), contact)).collect(),
             known_traces: record.agents.iter().map(|agent| agent.at.clone()).zip(traces).collect(),
             known_policies: record.agents.into_iter().map(|agent| (agent.at, agent.policy.into())).collect(),

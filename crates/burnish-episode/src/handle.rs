@@ -170,7 +170,30 @@ impl Handle {
     ) -> Result<Finished<T>, RunError<E>> {
         let place = self.place();
         Waiting::ask(&self.desk, &place, Question::Begin).await;
-        let inner = Inner::new(&self.desk, address, known.record, known.traces);
+        self.inner(&place, address, known, true, episode).await
+    }
+
+    /// As [`Handle::episode`], for what touches no environment: it begins at once, however many episodes are running.
+    ///
+    /// # Errors
+    /// As [`Handle::episode`].
+    pub async fn aside<T, E>(
+        &self,
+        address: Address,
+        episode: impl AsyncFnOnce(Handle) -> Result<T, E>,
+    ) -> Result<Finished<T>, RunError<E>> {
+        self.inner(&self.place(), address, Known::default(), false, episode).await
+    }
+
+    async fn inner<T, E>(
+        &self,
+        place: &Place,
+        address: Address,
+        known: Known,
+        takes_room: bool,
+        episode: impl AsyncFnOnce(Handle) -> Result<T, E>,
+    ) -> Result<Finished<T>, RunError<E>> {
+        let inner = Inner::new((&self.desk, place), address, (known.record, known.traces), takes_room);
         let value = episode(Handle::new(&inner.desk)).await.map_err(RunError::Episode)?;
         let closed = inner.desk.borrow_mut().close();
         let (record, traces) = closed.map_err(|source| RunError::Contact { at: 0, source })?;
@@ -429,7 +452,8 @@ impl Handle {
     /// The key of the work at a place, unique among all work of all runs with other seeds.
     fn key(&self, place: &Place) -> String {
         let Address { run, stage, step, task, rollout, .. } = self.address();
-        format!("{run:x}-{stage:x}-{step}-{task}-{rollout}/{place}")
+        let outer = &self.desk.borrow().key;
+        format!("{run:x}-{stage:x}-{step}-{task}-{rollout}/{outer}{place}")
     }
 
     /// Lets time pass.

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use burnish_core::{Ending, Message, Sampling, ToolCalls, ToolSpec, TurnOutput, Verdict};
+use burnish_core::{Ending, Message, Sampling, TaskId, ToolCalls, ToolSpec, TurnOutput, Verdict};
 
 use crate::handle::{ContactError, Handle};
 
@@ -23,6 +23,11 @@ pub trait Position<'s> {
 
     /// Sampling of the next turn.
     fn sampling(&self) -> &Arc<Sampling>;
+
+    /// The task that is played, if it is one.
+    fn task(&self) -> Option<&TaskId> {
+        None
+    }
 
     /// The policy's answers so far.
     fn answers(&self) -> &[Message];

@@ -76,8 +76,8 @@ impl<'f, T, E> Started<'f, T, E> {
         self.desk.borrow().within.borrow().open.get(&number).cloned()
     }
 
-    /// The desks of episodes within it that are over, each once.
-    fn over(&self) -> Vec<(u32, Shared)> {
+    /// The desks of episodes within it that are over, each once, and whether they took room.
+    fn over(&self) -> Vec<(u32, Shared, bool)> {
         std::mem::take(&mut self.desk.borrow().within.borrow_mut().over)
     }
 }
@@ -169,9 +169,10 @@ pub fn run_programs<T, E>(
         while let Some(at) = ready.pop_front() {
             let Some(episode) = &mut running[at] else { continue };
             let polled = episode.future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            for (number, desk) in episode.over() {
+            for (number, desk, took_room) in episode.over() {
                 world.give_up((at, number), &desk);
-                world.under_way -= 1;
+                world.waiting.remove(&(at, number));
+                world.under_way -= usize::from(took_room);
             }
             match polled {
                 Poll::Ready(Ok(value)) => {
@@ -308,6 +309,9 @@ impl<'a, 'b> World<'a, 'b> {
         let given_up = std::mem::take(&mut desk.borrow_mut().given_up);
         for place in given_up {
             desk.borrow_mut().outbox.retain(|(asked, _)| *asked != place);
+            // It was let in, and does not come.
+            let arrived = desk.borrow_mut().arrived.remove(&place);
+            self.under_way -= usize::from(matches!(arrived, Some(Arrived::Begun)));
             if let Some(places) = self.waiting.get_mut(&at) {
                 places.remove(&place);
             }
@@ -382,16 +386,17 @@ impl<'a, 'b> World<'a, 'b> {
     /// whoever waited for that. An episode whose room is taken by those who wait for it begins as well.
     fn may_go_on(&mut self) -> Vec<Delivery> {
         let room = self.within.saturating_sub(self.under_way).min(self.beginning.len());
-        let mut asked: Vec<Asker> = self.beginning.drain(..room).collect();
+        let mut begun: Vec<Asker> = self.beginning.drain(..room).collect();
         let is_quiet = self.turns.is_empty() && self.jobs.is_empty() && self.timers.is_empty();
-        if asked.is_empty() && is_quiet && self.quiet.is_empty() {
-            asked.extend(self.beginning.pop_front());
+        if begun.is_empty() && is_quiet && self.quiet.is_empty() {
+            begun.extend(self.beginning.pop_front());
         }
-        self.under_way += asked.len();
-        if asked.is_empty() && is_quiet {
-            asked.extend(std::mem::take(&mut self.quiet));
+        self.under_way += begun.len();
+        if begun.is_empty() && is_quiet {
+            let quiet = std::mem::take(&mut self.quiet).into_iter();
+            return quiet.map(|(at, place)| (at, place, Arrived::Now)).collect();
         }
-        asked.into_iter().map(|(at, place)| (at, place, Arrived::Now)).collect()
+        begun.into_iter().map(|(at, place)| (at, place, Arrived::Begun)).collect()
     }
 
     /// These answers, which nobody waits for any more.

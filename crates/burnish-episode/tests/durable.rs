@@ -626,3 +626,65 @@ fn an_episode_within_a_function_that_does_not_fit_its_record_is_an_error_of_the_
         run(vec![program], Cast::default().with("policy", &mut mute()), &mut simulated()).unwrap_err();
     assert!(error.to_string().contains("the record goes on"), "{error}");
 }
+
+#[test]
+fn an_episode_that_was_let_in_and_does_not_come_leaves_its_room() {
+    // Of two, one is let in at a time; who wins drops the other before it has begun.
+    let most = RefCell::new((0, 0));
+    let counted = async |handle: Handle| {
+        let now = most.borrow().0 + 1;
+        let all = most.borrow().1.max(now);
+        *most.borrow_mut() = (now, all);
+        let said = after(handle, 1).await;
+        most.borrow_mut().0 -= 1;
+        said
+    };
+    let program = Started::new(address(0), Known::default(), async |outer: Handle| {
+        for _ in 0..4 {
+            let race = outer.first(2, async |at, handle: Handle| match at {
+                0 => handle.wait(Duration::from_millis(1)).await,
+                _ => {
+                    handle.wait(Duration::from_millis(1)).await?;
+                    let over = handle.episode(address(1), Known::default(), counted).await;
+                    over.map(drop).map_err(|_| ContactError::from(PolicyError::Failed("it failed".into())))
+                }
+            });
+            race.await?.1?;
+        }
+        let each = outer.all(6, async |at, handle: Handle| {
+            handle.episode(address(2 + at as usize), Known::default(), counted).await.is_ok()
+        });
+        Ok::<_, ContactError>(each.await.into_iter().all(|is_over| is_over))
+    });
+    let mut policy = seeds();
+    let cast = Cast::default().with("policy", &mut policy);
+    let over = run_programs(1, 2, vec![program], cast, &mut simulated()).unwrap();
+    assert!(over[0].value);
+    assert_eq!(most.borrow().1, 2, "both rooms are there again");
+}
+
+#[test]
+fn what_is_aside_takes_no_room_and_the_keys_of_work_within_are_those_of_no_other() {
+    let keys = RefCell::new(Vec::new());
+    let program = Started::new(address(0), Known::default(), async |outer: Handle| {
+        let within = async |handle: Handle| {
+            let work = value("calling", Repeating::Outside, false);
+            let ((), key) = handle.work(work, (), |(), key: &str| key.to_owned()).await?;
+            keys.borrow_mut().push(key);
+            // While it runs, another one takes no room.
+            let aside = handle.aside(address(5), async |handle| after(handle, 1).await).await;
+            aside.map(drop).map_err(|_| ContactError::from(PolicyError::Failed("it failed".into())))
+        };
+        // The same address twice, as two strategies play the same task.
+        for _ in 0..2 {
+            let over = outer.episode(address(1), Known::default(), within).await;
+            over.map_err(|_| ContactError::from(PolicyError::Failed("it failed".into())))?;
+        }
+        Ok::<(), ContactError>(())
+    });
+    let mut policy = seeds();
+    let cast = Cast::default().with("policy", &mut policy);
+    run_programs(1, 1, vec![program], cast, &mut simulated()).unwrap();
+    let keys = keys.into_inner();
+    assert!(keys.len() == 2 && keys[0] != keys[1], "{keys:?}");
+}

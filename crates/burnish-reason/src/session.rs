@@ -128,14 +128,15 @@ impl<'s> Session<'s> {
         Arc::clone(&self.asked.turn.messages)
     }
 
-    /// The notes of the memory that are nearest to what is asked about: at most `count`.
+    /// The notes of the memory that are nearest to what is asked about: at most `count`, and none that were made of the task that
+    /// is played.
     ///
     /// # Errors
     /// If there is no memory.
     pub fn recall(&self, about: &str, count: usize) -> Result<Vec<Note>, ContactError> {
         let none = || PolicyError::Failed("there is no memory here: name one in `[memory]`".to_owned());
         let memory = self.asked.memory.as_ref().ok_or_else(none)?;
-        Ok(memory.recall(about, count, None))
+        Ok(memory.recall(about, count, self.reached.borrow()[0].position.task()))
     }
 
     /// The policy's next question at a position.

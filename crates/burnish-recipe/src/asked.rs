@@ -29,6 +29,23 @@ pub(crate) fn check(
     }
 }
 
+/// As [`check_strategy`], of somebody who is only asked.
+///
+/// # Errors
+/// As [`check_strategy`], and if it reads notes.
+pub(crate) fn check_strategy_of_other(
+    strategy: &StrategyConfig,
+    sampling: &Sampling,
+    endpoint: Option<&EndpointConfig>,
+) -> Result<(), (String, String)> {
+    check_strategy(strategy, sampling, endpoint)?;
+    if strategy.build().is_ok_and(|built| built.recalls()) {
+        let rule = "must not read notes: only the policy that is trained or evaluated has a `[memory]`";
+        return Err(("strategy".to_owned(), rule.to_owned()));
+    }
+    Ok(())
+}
+
 /// Checks a strategy on top of a policy that is only asked, whose turns are sampled as `sampling` says.
 ///
 /// # Errors

@@ -56,9 +56,11 @@ impl JudgeSection {
         asked::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)?;
         match &self.strategy {
             // A judge is asked greedily.
-            Some(strategy) => {
-                asked::check_strategy(strategy, &Sampling::greedy(self.tokens_max), self.endpoint.as_ref())
-            }
+            Some(strategy) => asked::check_strategy_of_other(
+                strategy,
+                &Sampling::greedy(self.tokens_max),
+                self.endpoint.as_ref(),
+            ),
             None => Ok(()),
         }
     }

@@ -28,7 +28,7 @@ impl MemorySection {
     }
 }
 
-/// Checks that there is a memory for whoever reads it, and somebody who reads it. The parts of the recipe are complete.
+/// Checks that there is a memory for whoever reads one. The parts of the recipe are complete.
 pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     let is_given = rounds::gives(recipe, StageUse::Memory);
     let plan = recipe.plan.as_ref().is_some_and(|plan| plan.build().is_ok_and(|plan| plan.recalls()));

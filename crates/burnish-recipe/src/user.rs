@@ -53,7 +53,7 @@ impl UserSection {
         let sampling = self.sampling();
         sampling.check().map_err(|error| (error.field.to_owned(), format!("must be {}", error.range)))?;
         match &self.strategy {
-            Some(strategy) => asked::check_strategy(strategy, &sampling, self.endpoint.as_ref()),
+            Some(strategy) => asked::check_strategy_of_other(strategy, &sampling, self.endpoint.as_ref()),
             None => Ok(()),
         }
     }

@@ -75,7 +75,8 @@ pub(crate) fn play(
     let Some(strategy) = strategy else { return play_by(recipe, policy, set, tasks, None) };
     let checked = Strategist::new(&mut *policy, Arc::clone(strategy)).check(&set.sampling);
     checked.map_err(of_strategy)?;
-    let program = Player::new(Arc::clone(strategy), Vec::new()).with_memory(set.others.memory().cloned());
+    let memory = set.others.memory_for(&**strategy)?;
+    let program = Player::new(Arc::clone(strategy), Vec::new()).with_memory(memory);
     let nobody = Partners::default();
     play_by(recipe, policy, set, tasks, Some(Playing { program: &program, others: &nobody }))
 }

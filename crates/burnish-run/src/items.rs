@@ -374,6 +374,9 @@ pub(crate) fn settings(
             digests.map_err(|(key, problem)| RunError::Refused(format!("thoughts.{key}: {problem}")))?,
         );
     }
+    if let Some(digest) = set.others.notes_digest()? {
+        data.insert("memory".to_owned(), digest);
+    }
     let evaluation = json!({
         "name": set.name,
         "env": set.generator.id(),

@@ -1,13 +1,13 @@
 //! `[memory]`: notes that programs read, found by BM25.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burnish_core::{Memory, Note, TaskId, json};
 use burnish_recipe::{Recipe, StageUse};
 use burnish_retrieval::Index;
-use burnish_rundir::files::FileError;
+use burnish_rundir::files::{FileError, file_digest};
 
 use crate::{RunError, stages};
 
@@ -16,12 +16,25 @@ use crate::{RunError, stages};
 /// # Errors
 /// If it can't be read, or is not made yet.
 pub(crate) fn of_recipe(recipe: &Recipe) -> Result<Option<Arc<dyn Memory>>, RunError> {
-    let Some(memory) = &recipe.memory else { return Ok(None) };
-    let place = match memory.place() {
-        Some(place) => place.to_owned(),
-        None => stages::file_of(recipe, StageUse::Memory)?,
-    };
-    Ok(Some(Arc::new(Notes::read(&place)?)))
+    if recipe.memory.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(Notes::read(&place(recipe)?)?)))
+}
+
+/// A digest of the file of notes of a recipe that has one.
+///
+/// # Errors
+/// As [`of_recipe`].
+pub(crate) fn digest_of(recipe: &Recipe) -> Result<String, RunError> {
+    Ok(file_digest(&place(recipe)?)?)
+}
+
+fn place(recipe: &Recipe) -> Result<PathBuf, RunError> {
+    match recipe.memory.as_ref().and_then(|memory| memory.place()) {
+        Some(place) => Ok(place.to_owned()),
+        None => stages::file_of(recipe, StageUse::Memory),
+    }
 }
 
 /// Notes of a file.
@@ -58,7 +71,12 @@ impl Memory for Notes {
     fn recall(&self, about: &str, count: usize, except: Option<&TaskId>) -> Vec<Note> {
         let nearest = self.index.nearest(about, self.notes.len()).into_iter();
         let nearest = nearest.take_while(|(_, score)| *score > 0.0).map(|(place, _)| &self.notes[place]);
-        nearest.filter(|note| except.is_none() || note.task.as_ref() != except).take(count).cloned().collect()
+        // Another task may have the same question and the same answer.
+        let is_own = |note: &Note| except.is_some() && note.task.as_ref() == except;
+        let own: Vec<&Note> = self.notes.iter().filter(|note| is_own(note)).collect();
+        let is_like =
+            |note: &Note| own.iter().any(|own| (&own.about, &own.text) == (&note.about, &note.text));
+        nearest.filter(|note| !is_own(note) && !is_like(note)).take(count).cloned().collect()
     }
 }
 
@@ -84,6 +102,15 @@ mod tests {
         assert_eq!(said("which red coat", 2, None), "ca");
         assert_eq!(said("which red coat", 2, Some("3")), "ab");
         assert_eq!(said("green shoes", 9, None), "");
+        // Nor what it says, where another task says the same.
+        let twins = line("red hat", "a", "1") + &line("red hat", "a", "4") + &line("red hat", "b", "5");
+        std::fs::write(&path, twins).unwrap();
+        let texts = |except: &str| -> String {
+            let except = TaskId(except.into());
+            let notes = Notes::read(&path).unwrap().recall("red hat", 9, Some(&except));
+            notes.into_iter().map(|note| note.text).collect()
+        };
+        assert_eq!((texts("1"), texts("5")), ("b".into(), "aa".into()));
         // Without a task a note is nobody's own.
         std::fs::write(&path, "{\"about\": \"red\", \"text\": \"a\"}\n").unwrap();
         let own = Notes::read(&path).unwrap();

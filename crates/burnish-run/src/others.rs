@@ -1,12 +1,14 @@
 //! The models of a recipe that have to do with episodes besides the trained one: the simulated user, who takes part, and
 //! those that help to judge: the extractor of answers, the reward model and the model of goals; and the notes that programs read.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use burnish_core::{Episode, Memory, Policy, Task};
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Partners, RolloutSpec};
 use burnish_model::Tokenizer;
+use burnish_reason::Strategy;
 use burnish_tensor::Device;
 
 use crate::RunError;
@@ -28,7 +30,9 @@ pub(crate) struct Others {
     partners: Option<Partners>,
     reward_model: Option<RewardModel>,
     goal: Option<GoalReader>,
-    memory: Option<Arc<dyn Memory>>,
+    /// The recipe, if it has notes, which are read when somebody asks for them.
+    remembers: Option<Recipe>,
+    memory: OnceCell<Arc<dyn Memory>>,
 }
 
 impl Others {
@@ -41,8 +45,15 @@ impl Others {
             partners: partners(recipe)?,
             reward_model: RewardModel::of_recipe(recipe)?,
             goal: GoalReader::of_recipe(recipe)?,
-            memory: notes::of_recipe(recipe)?,
+            remembers: recipe.memory.is_some().then(|| recipe.clone()),
+            memory: OnceCell::new(),
         })
+    }
+
+    /// Only notes.
+    #[cfg(test)]
+    pub(crate) fn remembering(memory: Arc<dyn Memory>) -> Self {
+        Others { memory: OnceCell::from(memory), ..Others::default() }
     }
 
     /// Checks that they can read the tokens of a policy with this tokenizer.
@@ -58,9 +69,39 @@ impl Others {
         self.partners.as_ref()
     }
 
-    /// The notes that programs read.
-    pub(crate) fn memory(&self) -> Option<&Arc<dyn Memory>> {
-        self.memory.as_ref()
+    /// The notes that programs read, if there are any.
+    ///
+    /// # Errors
+    /// If they can't be read, or are not made yet.
+    pub(crate) fn memory(&self) -> Result<Option<Arc<dyn Memory>>, RunError> {
+        if let (Some(recipe), None) = (&self.remembers, self.memory.get()) {
+            let notes = notes::of_recipe(recipe)?;
+            return Ok(notes.map(|notes| Arc::clone(self.memory.get_or_init(|| notes))));
+        }
+        Ok(self.memory.get().cloned())
+    }
+
+    /// The notes that a strategy reads; none if it reads none.
+    ///
+    /// # Errors
+    /// If it reads notes, and there are none.
+    pub(crate) fn memory_for(&self, strategy: &dyn Strategy) -> Result<Option<Arc<dyn Memory>>, RunError> {
+        if !strategy.recalls() {
+            return Ok(None);
+        }
+        let missing = || {
+            let rule = "reads notes: say where they are, `memory = { path = \"notes.jsonl\" }`";
+            RunError::Refused(format!("strategy: {rule}"))
+        };
+        self.memory()?.ok_or_else(missing).map(Some)
+    }
+
+    /// A digest of the file of notes, if there is one.
+    ///
+    /// # Errors
+    /// If it can't be read, or is not made yet.
+    pub(crate) fn notes_digest(&self) -> Result<Option<String>, RunError> {
+        self.remembers.as_ref().map(notes::digest_of).transpose()
     }
 
     /// Does somebody judge episodes when they are over, besides their environment?

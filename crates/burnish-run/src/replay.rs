@@ -48,8 +48,13 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
     let overlong = if *kind == EpisodeKind::Train { recipe.rollout.overlong } else { Overlong::Drop };
     let partners = others::recorded(&recipe);
     let strategy = if *kind == EpisodeKind::Train { None } else { strategy_of(&recipe)? };
-    let memory = notes::of_recipe(&recipe)?;
-    let player = strategy.map(|strategy| Player::new(strategy, Vec::new()).with_memory(memory));
+    let player = match strategy {
+        Some(strategy) => {
+            let memory = if strategy.recalls() { notes::of_recipe(&recipe)? } else { None };
+            Some(Player::new(strategy, Vec::new()).with_memory(memory))
+        }
+        None => None,
+    };
     let nobody = Partners::default();
     let spec = RolloutSpec {
         generator: &*generator,
@@ -154,8 +159,8 @@ impl World for First {
         None
     }
 
-    fn recall(&self, _: &str, _: usize) -> Vec<Note> {
-        Vec::new()
+    fn recall(&self, _: &str, _: usize) -> Result<Vec<Note>, PlanError> {
+        Ok(Vec::new())
     }
 
     fn play<'a>(

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use burnish_core::{
-    Ending, Message, PolicyError, Repeating, Role, Sampling, ToolCalls, ToolSpec, Trace, TurnOutput, Verdict,
+    Ending, Message, PolicyError, Repeating, Role, Sampling, TaskId, ToolCalls, ToolSpec, Trace, TurnOutput,
+    Verdict,
 };
 use burnish_episode::{Agent, Ask, ContactError, Handle, Position, Waited};
 
@@ -320,6 +321,10 @@ impl<'a> Position<'a> for Seat<'a> {
 
     fn sampling(&self) -> &Arc<Sampling> {
         &self.sampling
+    }
+
+    fn task(&self) -> Option<&TaskId> {
+        Some(&self.spawn.task.id)
     }
 
     fn answers(&self) -> &[Message] {

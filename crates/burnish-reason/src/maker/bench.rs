@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burnish_core::digest::Rule;
 use burnish_core::rng::Address;
 use burnish_core::{Memory, Message, Note, PolicyError, Sampling, Task, Trace, Verdict, json, rng};
-use burnish_episode::{Ask, ContactError, Handle, Known, RunError, Waited};
+use burnish_episode::{Ask, ContactError, Handle, RunError, Waited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -147,9 +147,16 @@ impl<'a> Bench<'a> {
         self.shop.memory.map_or(&[], |memory| memory.notes())
     }
 
-    /// Those of them that are nearest to what is asked about, at most `count`.
+    /// Those of them that are nearest to what is asked about: at most `count`, and none that were made of the task, of a function over
+    /// one task.
     pub fn recall(&self, about: &str, count: usize) -> Vec<Note> {
-        self.shop.memory.map_or_else(Vec::new, |memory| memory.recall(about, count, None))
+        let own = if let [own] = self.played { Some(&own.task.id) } else { None };
+        self.shop.memory.map_or_else(Vec::new, |memory| memory.recall(about, count, own))
+    }
+
+    /// Does the run read notes?
+    pub fn has_memory(&self) -> bool {
+        self.shop.memory.is_some()
     }
 
     /// Sampling of the run's episodes.
@@ -189,11 +196,11 @@ impl<'a> Bench<'a> {
     ) -> Result<Vec<Message>, MakerError> {
         let who = self.called(who)?;
         let questions: Vec<_> = conversations.iter().map(|messages| (who, messages, sampling)).collect();
-        self.contacts(&questions, async |key, (who, messages, sampling)| {
+        self.contacts(&questions, async |handle, key, (who, messages, sampling)| {
             // Episodes of tasks have the rollout 0.
             let address = Address { rollout: key + 1, ..self.handle.address() };
             let asked = async |handle: Handle| ask(&handle, who, messages.clone(), sampling).await;
-            let over = self.handle.episode(address, Known::default(), asked).await;
+            let over = handle.aside(address, asked).await;
             over.map(|finished| finished.value).map_err(|error| match error {
                 RunError::Episode(error) => error.into(),
                 other => MakerError::Environment(other.to_string()),
@@ -220,8 +227,8 @@ impl<'a> Bench<'a> {
     pub async fn play(&self, strategy: &StrategyConfig, tasks: &[&Task]) -> Result<Vec<Outcome>, MakerError> {
         let world = self.shop.world;
         let questions: Vec<_> = tasks.iter().map(|task| (strategy, *task)).collect();
-        self.contacts(&questions, async |_, (strategy, task)| {
-            world.play(&self.handle, task, strategy).await.map_err(MakerError::Environment)
+        self.contacts(&questions, async |handle, _, (strategy, task)| {
+            world.play(&handle, task, strategy).await.map_err(MakerError::Environment)
         })
         .await
     }
@@ -231,21 +238,21 @@ impl<'a> Bench<'a> {
     async fn contacts<Q: Serialize + Copy, T: Serialize + DeserializeOwned>(
         &self,
         questions: &[Q],
-        answer: impl AsyncFn(u64, Q) -> Result<T, MakerError>,
+        answer: impl AsyncFn(Handle, u64, Q) -> Result<T, MakerError>,
     ) -> Result<Vec<T>, MakerError> {
         let contact = self.contacts.replace(self.contacts.get() + 1);
-        let told = self.handle.all(questions.len() as u32, |number, _| {
+        let told = self.handle.all(questions.len() as u32, |number, handle| {
             let key = u64::from(contact) << 32 | u64::from(number);
-            self.contact(key, questions[number as usize], &answer)
+            self.contact((handle, key), questions[number as usize], &answer)
         });
         told.await.into_iter().collect()
     }
 
     async fn contact<Q: Serialize + Copy, T: Serialize + DeserializeOwned>(
         &self,
-        key: u64,
+        (handle, key): (Handle, u64),
         question: Q,
-        answer: &impl AsyncFn(u64, Q) -> Result<T, MakerError>,
+        answer: &impl AsyncFn(Handle, u64, Q) -> Result<T, MakerError>,
     ) -> Result<T, MakerError> {
         let unwritable = |error: serde_json::Error| MakerError::Environment(error.to_string());
         let asked = Rule::Xxh3.digest(json::text(&question).map_err(unwritable)?.as_bytes());
@@ -254,7 +261,7 @@ impl<'a> Bench<'a> {
         if let Some(told) = told.and_then(|told| serde_json::from_value(told).ok()) {
             return Ok(told);
         }
-        let told = answer(key, question).await?;
+        let told = answer(handle, key, question).await?;
         let value = serde_json::to_value(&told).map_err(unwritable)?;
         ledger.keep(self.name, key, &asked, value).map_err(MakerError::Environment)?;
         Ok(told)

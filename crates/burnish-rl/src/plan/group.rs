@@ -47,7 +47,10 @@ pub trait World {
     fn reversed(&self, task: &Task, answer: &str) -> Option<Task>;
 
     /// The notes of the memory that are nearest to what is asked about, at most `count`; none that were made of the task.
-    fn recall(&self, about: &str, count: usize) -> Vec<Note>;
+    ///
+    /// # Errors
+    /// If the memory can't be read.
+    fn recall(&self, about: &str, count: usize) -> Result<Vec<Note>, PlanError>;
 
     /// Plays episodes of `group` side by side, until all are over. They come in the order of the requests. Each request
     /// is given with the number of episodes of its role that were requested before, so that no two draw the same
@@ -118,7 +121,10 @@ impl<'a> Group<'a> {
 
     /// The notes of the memory that are nearest to what is asked about: at most `count`, and none that were made of
     /// this task. It needs a memory ([`RolloutPlan::recalls`](super::RolloutPlan::recalls)).
-    pub fn recall(&self, about: &str, count: usize) -> Vec<Note> {
+    ///
+    /// # Errors
+    /// If it can't be read. It is for whoever runs the plan, which returns it.
+    pub fn recall(&self, about: &str, count: usize) -> Result<Vec<Note>, PlanError> {
         self.world.recall(about, count)
     }
 

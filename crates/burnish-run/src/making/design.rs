@@ -68,6 +68,8 @@ pub(super) fn of(run: &Over<'_>, generator: &dyn Generator, only: &[String]) -> 
 /// If the environment can't make such tasks.
 pub(super) fn checked(recipe: &Recipe, config: &Value) -> Result<Value, RunError> {
     let mut next = recipe.clone();
+    // It is evaluated as this one is.
+    next.eval.config.get_or_insert_with(|| recipe.env.config.clone());
     next.env.config = burnish_env::build(&recipe.env.id, config)?.config();
     next.run.seed = of_round(recipe.run.seed, 2);
     Tasks::make(&next, true)?;

@@ -118,7 +118,8 @@ impl World for Field<'_> {
             let sampling = recipe.rollout_sampling();
             let strategy = strategy.build().map_err(|error| error.to_string())?;
             strategy.check_sampling(&sampling).map_err(|error| error.to_string())?;
-            let player = Player::new(strategy, Vec::new()).with_memory(others.memory().cloned());
+            let memory = others.memory_for(&*strategy).map_err(|error| error.to_string())?;
+            let player = Player::new(strategy, Vec::new()).with_memory(memory);
             let nobody = Partners::default();
             let playing = Playing { program: &player, others: &nobody };
             let spec = RolloutSpec {

@@ -231,7 +231,8 @@ fn carried(run: &Over<'_>, make: &MakeSection, config: &MakerConfig, own: &str) 
     let sampling = recipe.rollout_sampling();
     let log = Log::open(dir.join(run_dir::MAKING), own.to_owned())?;
     let (kind, has_teacher) = (make.kind, teacher.is_some());
-    let memory = tasks.others.memory().map(|memory| &**memory);
+    let memory = tasks.others.memory()?;
+    let memory = memory.as_deref();
     let shop = Shop { world: &field, ledger: &log, kind, sampling: &sampling, has_teacher, memory };
     let partners = tasks.others.partners();
     let at_once = recipe.rollout.batch_max;

@@ -61,7 +61,8 @@ impl Written {
                         continue;
                     }
                     Made::Note(note) => {
-                        (note.text.clone() + "\n" + &note.about, json::line(&json!(note)) + "\n")
+                        let line = json::line(&json!(note)) + "\n";
+                        (line.clone(), line)
                     }
                     Made::Config(_) if written.count > 0 => {
                         return Err(failed(own, "it made two configurations, and a run makes one"));

@@ -178,9 +178,9 @@ impl World for Ground<'_> {
         self.scene.generator.reversible()?.reverse(task, answer)
     }
 
-    fn recall(&self, about: &str, count: usize) -> Vec<Note> {
-        let memory = self.scene.others.memory();
-        memory.map_or_else(Vec::new, |memory| memory.recall(about, count, Some(&self.task.id)))
+    fn recall(&self, about: &str, count: usize) -> Result<Vec<Note>, PlanError> {
+        let memory = self.scene.others.memory().map_err(in_world)?;
+        Ok(memory.map_or_else(Vec::new, |memory| memory.recall(about, count, Some(&self.task.id))))
     }
 
     fn play<'a>(
@@ -213,13 +213,16 @@ impl Ground<'_> {
         let episodes = self.sampled(&spawns).await?;
         let tasks = spawns.iter().map(|spawn| spawn.task.clone()).collect();
         let mut episodes = self.judged(tasks, episodes).await?.into_iter();
-        let is_member = |own: &Spawned| own.role.is_member();
-        let mut members = group.episodes().iter().filter(|own| is_member(own)).count();
+        // What is given comes behind what is sampled.
+        let is_sampled = |own: &&(Request, usize)| {
+            own.0.role.is_member() && !matches!(own.0.start, Start::Demonstration | Start::After { .. })
+        };
+        let sampled: usize = requests.iter().filter(is_sampled).map(|(request, _)| request.count).sum();
+        let mut members = sampled + group.episodes().iter().filter(|own| own.role.is_member()).count();
         let mut all = Vec::new();
         for ((request, first), begun) in requests.iter().zip(begun) {
             if request.start == Start::Demonstration {
                 for _ in 0..request.count {
-                    // Behind those that are sampled.
                     all.push(Episode { rollout: members, ..self.given()? });
                     members += 1;
                 }
@@ -313,6 +316,12 @@ impl Ground<'_> {
     ) -> Result<Spawn<'a>, RunError> {
         let own_task = begun.and_then(|begun| begun.task.as_deref());
         let task = request.task.as_deref().or(own_task).unwrap_or(self.task);
+        if request.role == Role::Turned && std::ptr::eq(task, self.task) {
+            let id = &task.id;
+            return Err(RunError::Refused(format!(
+                "plan: plays task {id} turned round, and names no such task"
+            )));
+        }
         let place = Draws::of_role(request.role, self.place());
         let mut prefix = Vec::new();
         let (start, rollout) = match (&request.start, begun) {
@@ -586,6 +595,63 @@ mod tests {
         assert_eq!(rewards, [Some(2.0); 8]);
         assert_eq!((metrics["plan/coherent"], metrics.get("plan/reverse_success")), (1.0, None));
         assert_eq!(greedy.asked.len(), 8);
+    }
+
+    /// One note of each task, which says its id.
+    struct Own(Vec<Note>);
+
+    impl burnish_core::Memory for Own {
+        fn notes(&self) -> &[Note] {
+            &self.0
+        }
+
+        fn recall(&self, _: &str, _: usize, except: Option<&burnish_core::TaskId>) -> Vec<Note> {
+            self.0.iter().filter(|note| note.task.as_ref() != except).cloned().collect()
+        }
+    }
+
+    #[test]
+    fn no_plan_sees_a_note_of_its_own_task() {
+        let problem = Problem::new();
+        let note = |task: &Task| Note {
+            about: "a".into(),
+            text: format!("<{}>", task.id),
+            task: Some(task.id.clone()),
+        };
+        let notes = problem.tasks.iter().map(note).collect();
+        let others = Others::remembering(Arc::new(Own(notes)));
+        let problem = Problem { others, ..problem };
+        let mut sampling = Known::default();
+        problem.play(&burnish_systems::recall::Recall::default(), &mut sampling, &mut Known::default());
+        assert_eq!(sampling.asked.len(), 8 * ROLLOUTS);
+        for (prompt, _) in &sampling.asked {
+            let of = |task: &&Task| prompt.contains(&task.prompt[0].content);
+            let own: Vec<&Task> = problem.tasks.iter().filter(of).collect();
+            let shown = |task: &Task| prompt.contains(&format!("<{}>", task.id));
+            assert!(own.len() == 1 && !shown(own[0]), "{prompt}");
+            assert_eq!(problem.tasks.iter().filter(|task| shown(task)).count(), 7);
+        }
+    }
+
+    #[test]
+    fn whoever_plays_a_task_turned_round_names_it() {
+        struct Nameless;
+        impl RolloutPlan for Nameless {
+            fn play<'a>(&'a self, group: &'a Group<'a>) -> burnish_rl::plan::Program<'a> {
+                Box::pin(async {
+                    group.play([Request { role: Role::Turned, ..Request::rollouts(1) }]).await?;
+                    Ok(())
+                })
+            }
+        }
+        let problem = Problem::new();
+        let played = problem.scene().play(
+            &mut policy(&mut Known::default(), &mut Known::default()),
+            &Nameless,
+            &problem.tasks,
+        );
+        let error = played.err().unwrap().to_string();
+        assert!(error.contains("turned round, and names no such task"), "{error}");
     }
 
     #[test]

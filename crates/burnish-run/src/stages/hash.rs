@@ -13,7 +13,7 @@ use crate::making::teacher_of;
 use crate::model_files::policy_digests;
 use crate::model_path;
 use crate::reward_model::scores_of;
-use burnish_recipe::{Recipe, StageUse, renamed};
+use burnish_recipe::{MakeKind, Recipe, StageUse, renamed};
 use burnish_rundir::files::{FileError, file_digest};
 
 /// Increased when the same recipe leads to other weights than before.
@@ -77,8 +77,7 @@ pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
         // As does a configuration, which a run writes down once it is made.
         env.retain(|key, _| !["config", "config_from"].contains(&key.as_str()));
     }
-    // Evaluations decide which weights a run ends with only where the best are kept, or steps end when they get no better.
-    let chooses = recipe.checkpoint.best.is_some() || recipe.train.patience.is_some();
+    let chooses = evaluations_decide(recipe);
     if let Some(Value::Object(eval)) = value.get_mut("eval") {
         match eval.get_mut("strategy") {
             Some(Value::Object(strategy)) if chooses => drop(strategy.shift_remove("from")),
@@ -154,6 +153,13 @@ pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
     Ok(burnish_env::digest(&serde_json::to_vec(&whole).map_err(failed)?))
 }
 
+/// Do evaluations decide what a run ends with? They do where the best weights are kept, where steps end when they get no better, and
+/// where a configuration is made of what they find.
+fn evaluations_decide(recipe: &Recipe) -> bool {
+    let configures = recipe.make.as_ref().is_some_and(|make| make.kind == MakeKind::Config);
+    configures || recipe.checkpoint.best.is_some() || recipe.train.patience.is_some()
+}
+
 /// The data files that a run reads.
 fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     let mut files = [&*recipe.data.path.0, &*recipe.data.held_out.0].concat();
@@ -170,9 +176,10 @@ fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
         let Some(config) = &extra.config else { continue };
         files.extend(files_of(extra.env.as_ref().unwrap_or(&recipe.env.id), config)?);
     }
-    // What controls the thoughts of evaluations decides no weights, but those of a user or a judge do.
+    // Those of a user or a judge always count.
     let controllers = controllers::of(recipe)?.into_iter();
-    files.extend(controllers.filter(|(key, _)| !key.starts_with("eval.")).map(|(_, file)| file));
+    let decides = evaluations_decide(recipe);
+    files.extend(controllers.filter(|(key, _)| decides || !key.starts_with("eval.")).map(|(_, file)| file));
     Ok(files)
 }
 
@@ -241,6 +248,9 @@ max_steps = 3
         // Where evaluations choose the weights, it matters how they are played.
         let best = "checkpoint.best=\"success\"";
         assert_ne!(hash(&[VOTES, best]), hash(&[best]));
+        let configures = "make={kind=\"config\", program=\"redesign\", config={engineer=\"identity\"}}";
+        let plays = ["train.method=grpo", configures];
+        assert_ne!(hash(&[&plays[..], &[VOTES]].concat()), hash(&plays));
         let from = |hash: &str| {
             let mut recipe = read(&["eval.strategy.from={recipe=\"search.toml\", hash=\"aa\"}", best]);
             let made = StageUse::Strategy.made_by_mut(&mut recipe).unwrap();

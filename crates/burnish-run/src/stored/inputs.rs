@@ -197,7 +197,7 @@ impl Needs {
         let main = recipe.evaluation().config_key;
         let further = recipe.further_evaluations().into_iter().map(|plan| plan.config_key);
         let base = recipe.policy.lora.as_ref().map(|_| "policy.path".to_owned());
-        let others = ["user", "extractor", "reward", "eval.thoughts"].map(str::to_owned);
+        let others = ["user", "extractor", "reward", "memory", "eval.thoughts"].map(str::to_owned);
         let controlled = (0..recipe.eval.extra.len()).map(|at| format!("eval.extra[{at}].thoughts"));
         let only = [main].into_iter().chain(further).chain(base).chain(others).chain(controlled).collect();
         Needs { only: Some(only), without: Vec::new() }

@@ -12,6 +12,7 @@ use burnish_tensor::Device;
 
 use crate::RunError;
 use crate::asked::Asked;
+use crate::others::Others;
 use crate::reward_model::RewardReader;
 
 /// A strategy, and who is asked besides the policy.
@@ -53,16 +54,9 @@ impl OnTop {
         Ok(())
     }
 
-    /// Gives it notes to read.
-    ///
-    /// # Errors
-    /// If it reads notes, and there are none.
-    pub(super) fn remember(&mut self, memory: Option<Arc<dyn Memory>>) -> Result<(), RunError> {
-        if self.strategy.recalls() && memory.is_none() {
-            let rule = "reads notes: say where they are, `memory.path=notes.jsonl`";
-            return Err(refused("strategy", rule));
-        }
-        self.memory = memory;
+    /// Gives it the notes that it reads.
+    pub(super) fn remember(&mut self, others: &Others) -> Result<(), RunError> {
+        self.memory = others.memory_for(&*self.strategy)?;
         Ok(())
     }
 
@@ -96,6 +90,12 @@ impl OnTop {
     /// # Errors
     /// Names what the policy can't do.
     pub fn check(&mut self, policy: &mut dyn Policy, sampling: &Sampling) -> Result<(), RunError> {
+        if self.strategy.recalls() && self.memory.is_none() {
+            return Err(refused(
+                "strategy",
+                "reads notes, which only an evaluation with a recipe has (`memory.path`)",
+            ));
+        }
         self.over(policy).check(sampling).map_err(of_setting)
     }
 }

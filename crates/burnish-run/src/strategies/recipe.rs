@@ -60,8 +60,8 @@ impl Target {
             (0..ids.len()).step_by(size).map(|from| from..ids.len().min(from + size)).collect();
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
         let Asked { mut policy, chat } = self.opened(&tasks, set, watch)?;
+        arms.own().remember(&set.others)?;
         arms.own().check(&mut *policy, &set.sampling)?;
-        arms.own().remember(set.others.memory().cloned())?;
         arms.own().load(strategy, &recipe.device, chat.as_deref().map(|chat| &*chat.tokenizer))?;
         let settings = || settings(self, set, size, Some(arms.named().clone()));
         let (mut file, mut kept) = Records::open::<StrategyRecord, _>(out, settings, &ids, &ends)?;
