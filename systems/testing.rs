@@ -98,7 +98,7 @@ impl plan::World for Answers<'_> {
     }
 }
 
-/// Plays a group after what is there already. `answer` says what comes of number `at` of the episodes of a request.
+/// Plays a group on after some episodes. `answer` says what comes of number `at` of the episodes of a request.
 pub(crate) fn go_on(
     plan: &dyn RolloutPlan,
     case: impl Into<Case>,

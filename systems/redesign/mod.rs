@@ -278,7 +278,7 @@ pub(crate) const SYSTEM: System = System {
     parts: &[PartRef { family: Family::Maker, id: "redesign" }],
     uses: &["rounds", "env.config_from"],
     environments: &["mapf-frozenlake", "countdown"],
-    recipe: Some("systems/redesign/recipe.toml"),
+    recipe: Some("systems/redesign/round.toml"),
     set: &[],
     study: Some("systems/redesign/study.toml"),
     results: &["systems/redesign/results.md"],
