@@ -58,11 +58,14 @@ pub(crate) struct Shown {
     pub(crate) error: Option<PlanError>,
 }
 
+/// What comes of number so many of the episodes of a request.
+type Answer<'a> = &'a mut dyn FnMut(&Request, usize) -> Episode;
+
 /// Answers requests at once. The reverse of a task is called by the answer that leads there, and a note says what is asked
 /// about and its number, unless that is nothing.
 struct Answers<'a> {
     task: &'a Task,
-    answer: RefCell<&'a mut dyn FnMut(&Request, usize) -> Episode>,
+    answer: RefCell<Answer<'a>>,
     batches: RefCell<Vec<Vec<Request>>>,
 }
 

@@ -129,11 +129,14 @@ fn in_world(error: impl Into<RunError>) -> PlanError {
     PlanError::World(Box::new(error.into()))
 }
 
+/// Episodes of a group, and the tasks that they play.
+type Handed = (Vec<Task>, Vec<Episode>);
+
 /// Episodes that wait for the models that judge them, by group: those of all groups are judged at once, when nothing else is
 /// running.
 #[derive(Default)]
 struct Jury {
-    waiting: RefCell<BTreeMap<usize, (Vec<Task>, Vec<Episode>)>>,
+    waiting: RefCell<BTreeMap<usize, Handed>>,
     judged: RefCell<BTreeMap<usize, Vec<Episode>>>,
 }
 
