@@ -286,7 +286,7 @@ fn a_teacher_is_asked_once_for_each_round_and_never_again() {
         let lineage = json_of(&dir.join("made.json"));
         assert_eq!((&lineage["kind"], &lineage["program"]["id"]), (&json!("config"), &json!("redesign")));
         scratch.burnish(&["train", "--resume", dir.to_str().unwrap()]).succeeds();
-        assert_eq!(asked.load(Ordering::SeqCst), 2, "what is there is not made again");
+        assert_eq!(asked.load(Ordering::SeqCst), 2, "the model is not asked again");
         assert_eq!(std::fs::read(dir.join("config.json")).unwrap(), text);
     }
 }
