@@ -248,9 +248,13 @@ max_steps = 3
         // Where evaluations choose the weights, it matters how they are played.
         let best = "checkpoint.best=\"success\"";
         assert_ne!(hash(&[VOTES, best]), hash(&[best]));
-        let configures = "make={kind=\"config\", program=\"redesign\", config={engineer=\"identity\"}}";
-        let plays = ["train.method=grpo", configures];
-        assert_ne!(hash(&[&plays[..], &[VOTES]].concat()), hash(&plays));
+        let configures = |changes: &[&str]| {
+            let mut recipe = read(changes);
+            let make = json!({ "kind": "config", "program": "redesign" });
+            recipe.make = Some(serde_json::from_value(make).unwrap());
+            of(&recipe).unwrap()
+        };
+        assert_ne!(configures(&[VOTES]), configures(&[]));
         let from = |hash: &str| {
             let mut recipe = read(&["eval.strategy.from={recipe=\"search.toml\", hash=\"aa\"}", best]);
             let made = StageUse::Strategy.made_by_mut(&mut recipe).unwrap();
