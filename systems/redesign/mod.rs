@@ -1,24 +1,25 @@
 //! LLM-as-Environment-Engineer: the environment is redesigned between rounds of training.
 //!
-//! **What it does.** When a run is over, an *engineer* reads what its last evaluation found, as rates over held-out tasks by label,
-//! and says how the environment of the next run is configured. It changes numbers of the configuration, never tasks, so labels and
-//! rewards stay exact. Whoever it is, it answers with a text, in which a proposal is read. Values out of range become the nearest
-//! that are in it, shares are scaled to the sum 1, and what is no number or no key is refused by name. Without a proposal, or
-//! without tasks of what was proposed, the environment stays as it is.
+//! **What it does.** When a run is over, an *engineer* reads what its last evaluation found, as rates over held-out
+//! tasks by label, and says how the environment of the next run is configured. It changes numbers of the configuration,
+//! never tasks, so labels and rewards stay exact. Whoever it is, it answers with a text, in which a proposal is read.
+//! Values out of range become the nearest that are in it, shares are scaled to the sum 1, and what is no number or no
+//! key is refused by name. Without a proposal, or without tasks of what was proposed, the environment stays as it is.
 //!
-//! **Formula.** With the rate `p` at which the tasks of a share are solved, `failure_guided` moves shares to what is solved sometimes:
+//! **Formula.** With the rate `p` at which the tasks of a share are solved, `failure_guided` moves shares to what is
+//! solved sometimes:
 //!
 //! ```text
 //! weight = p (1 - p) + floor      share' = (1 - shift) share + shift weight / sum of weights
 //! ```
 //!
-//! Any other key moves `places` in its menu towards what is harder if the tasks on which it acts are solved more often than `high`,
-//! and towards what is easier if they are solved less often than `low`.
+//! Any other key moves `places` in its menu towards what is harder if the tasks on which it acts are solved more often
+//! than `high`, and towards what is easier if they are solved less often than `low`.
 //!
 //! **Reduces to.** Training in a fixed environment, for `engineer = "identity"`.
 //!
-//! **Differs from the papers.** In the paper a language model is always the engineer. The rules are ours; `random` and `monotone` are
-//! their controls.
+//! **Differs from the papers.** In the paper a language model is always the engineer. The rules are ours; `random` and
+//! `monotone` are their controls.
 //!
 //! **Reconstructed.** The wording of what an engineer is told and asked, and the rule of `failure_guided`.
 //!

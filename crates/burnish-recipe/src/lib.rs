@@ -80,7 +80,6 @@ pub use judge::JudgeSection;
 pub use judge::PLACES;
 pub use latent::{Brevity, LATENT_BREVITY, LATENT_FORMAT, LATENT_USE, LatentPath, LatentSection};
 pub use make::{Keep, MakeSection, SuccessRate};
-pub use memory::MemorySection;
 pub use metrics::MetricsSection;
 pub use optimizer::OptimizerSection;
 pub use paths::expand;
@@ -91,7 +90,7 @@ pub use source::Source;
 pub use span::SpanSection;
 pub use stage_use::StageUse;
 pub use strategy::{InPlace, StrategySection};
-pub use task_source::{TaskFile, TaskSource};
+pub use task_source::{StageFile, TaskSource};
 pub use teacher::{TeacherContext, TeacherSection};
 pub use train::{ActivationCheckpointing, Method, TrainSection};
 pub use user::UserSection;
@@ -145,7 +144,7 @@ pub struct Recipe {
     pub make: Option<MakeSection>,
     /// The notes that programs read, if any do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<MemorySection>,
+    pub memory: Option<StageFile>,
     /// Which environment is played and evaluated; not needed to learn from rows.
     #[serde(default, skip_serializing_if = "EnvSection::is_absent")]
     pub env: EnvSection,
@@ -273,8 +272,8 @@ pub struct EnvSection {
     /// The environment's own configuration; `burnish env show ID` shows the keys.
     #[serde(default = "empty")]
     pub config: Value,
-    /// The recipe whose run makes the configuration to play in, in place of `config` (`docs/stages.md`). Held-out tasks stay those
-    /// of `eval.config`, or of `config` as it was written.
+    /// The recipe whose run makes the configuration to play in, in place of `config` (`docs/stages.md`). Held-out tasks
+    /// stay those of `eval.config`, or of `config` as it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_from: Option<StageRecipe>,
     /// The place of what that recipe made, once it is made.

@@ -1,4 +1,5 @@
-//! `[make]`: rows, tasks, a strategy or a configuration that a run makes out of its training episodes, for the recipes that follow it.
+//! `[make]`: rows, tasks, a strategy or a configuration that a run makes out of its training episodes, for the recipes
+//! that follow it.
 
 use burnish_reason::{MakeKind, SettingError};
 use burnish_rl::catalogue::no_settings;

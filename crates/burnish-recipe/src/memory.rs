@@ -1,32 +1,7 @@
-//! `[memory]`: notes that programs read.
+//! `[memory]`: notes that programs read, `path = "notes.jsonl"` or `from = "recipes/notes.toml"`. The file has a note per line, as a
+//! run with `make.kind = "memory"` writes them.
 
-use std::path::{Path, PathBuf};
-
-use serde::{Deserialize, Serialize};
-
-use super::{Recipe, RecipeError, Source, StageRecipe, StageUse, rounds};
-
-/// `[memory]`: `path = "notes.jsonl"` or `from = "recipes/notes.toml"`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MemorySection {
-    /// The file: a note per line, as a run with `make.kind = "memory"` writes them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<PathBuf>,
-    /// Instead: the recipe whose run makes it (`docs/stages.md`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<StageRecipe>,
-    /// The place of what that recipe made, once it is made.
-    #[serde(skip)]
-    pub made: Option<PathBuf>,
-}
-
-impl MemorySection {
-    /// The place of the file; `None` if another recipe has yet to make it.
-    pub fn place(&self) -> Option<&Path> {
-        self.path.as_deref().or(self.made.as_deref())
-    }
-}
+use super::{Recipe, RecipeError, Source, StageUse, rounds};
 
 /// Checks that there is a memory for whoever reads one. The parts of the recipe are complete.
 pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {

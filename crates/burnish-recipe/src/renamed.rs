@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 /// A table, the old name of one of its keys, and the present name.
 const RENAMED: [(&str, &str, &str); 1] = [("eval", "also", "extra")];
 
-/// A table that is no more: rounds in which the environment was redesigned. A run of a last round has the configuration and the policy
-/// that it was given in `[env]` and in its own folder.
+/// A table that is no more: rounds in which the environment was redesigned. A run of a last round has the configuration
+/// and the policy that it was given in `[env]` and in its own folder.
 const GONE: &str = "redesign";
 const GONE_HELP: &str = "rounds are `[rounds]` now, whose stages make the configuration of the next one: see \
                          `systems/redesign/recipe.toml` and `docs/redesign.md`";

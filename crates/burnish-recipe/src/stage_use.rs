@@ -4,10 +4,7 @@ use std::path::PathBuf;
 
 use burnish_data::Paths;
 
-use super::{
-    EvalStrategy, MemorySection, Place, PolicySection, Recipe, StageRecipe, TaskFile, TaskSource,
-    TeacherSection,
-};
+use super::{EvalStrategy, Place, PolicySection, Recipe, StageFile, StageRecipe, TaskSource, TeacherSection};
 
 /// How a later recipe uses the result of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,13 +73,13 @@ impl StageUse {
                 recipe.data.from = from;
             }
             StageUse::Tasks => {
-                recipe.env.tasks = TaskSource::File(TaskFile { from, ..TaskFile::default() });
+                recipe.env.tasks = TaskSource::File(StageFile { from, ..StageFile::default() });
             }
             StageUse::Strategy => {
                 recipe.eval.strategy = Some(EvalStrategy { from, ..EvalStrategy::default() });
             }
             StageUse::Memory => {
-                recipe.memory = Some(MemorySection { from, ..MemorySection::default() });
+                recipe.memory = Some(StageFile { from, ..StageFile::default() });
             }
             StageUse::Config => {
                 if from.is_some() {

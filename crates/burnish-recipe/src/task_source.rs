@@ -16,13 +16,13 @@ pub enum TaskSource {
     /// The environment makes so many.
     Count(usize),
     /// They are in a file.
-    File(TaskFile),
+    File(StageFile),
 }
 
-/// A file of tasks: a JSON object per line, as a run with `make.kind = "tasks"` writes them.
+/// A file that is given, or that another recipe makes: tasks (`env.tasks`) or notes (`[memory]`), a JSON object per line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TaskFile {
+pub struct StageFile {
     /// The file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub struct TaskFile {
 
 impl TaskSource {
     /// The file of tasks, if they are in one.
-    pub fn file(&self) -> Option<&TaskFile> {
+    pub fn file(&self) -> Option<&StageFile> {
         match self {
             TaskSource::Count(_) => None,
             TaskSource::File(file) => Some(file),
@@ -44,7 +44,7 @@ impl TaskSource {
     }
 
     /// As [`TaskSource::file`], mutable.
-    pub fn file_mut(&mut self) -> Option<&mut TaskFile> {
+    pub fn file_mut(&mut self) -> Option<&mut StageFile> {
         match self {
             TaskSource::Count(_) => None,
             TaskSource::File(file) => Some(file),
@@ -52,7 +52,7 @@ impl TaskSource {
     }
 }
 
-impl TaskFile {
+impl StageFile {
     /// The place of the file; `None` if another recipe has yet to make it.
     pub fn place(&self) -> Option<&Path> {
         self.path.as_deref().or(self.made.as_deref())
@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for TaskSource {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TaskSource, A::Error> {
-                TaskFile::deserialize(MapAccessDeserializer::new(map)).map(TaskSource::File)
+                StageFile::deserialize(MapAccessDeserializer::new(map)).map(TaskSource::File)
             }
         }
 

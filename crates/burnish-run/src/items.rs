@@ -374,7 +374,7 @@ pub(crate) fn settings(
             digests.map_err(|(key, problem)| RunError::Refused(format!("thoughts.{key}: {problem}")))?,
         );
     }
-    if let Some(digest) = set.others.notes_digest()? {
+    if let Some(digest) = set.others.notes_digest() {
         data.insert("memory".to_owned(), digest);
     }
     let evaluation = json!({

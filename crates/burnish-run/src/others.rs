@@ -96,12 +96,9 @@ impl Others {
         self.memory()?.ok_or_else(missing).map(Some)
     }
 
-    /// A digest of the file of notes, if there is one.
-    ///
-    /// # Errors
-    /// If it can't be read, or is not made yet.
-    pub(crate) fn notes_digest(&self) -> Result<Option<String>, RunError> {
-        self.remembers.as_ref().map(notes::digest_of).transpose()
+    /// A digest of the file of notes. Where it can't be read, whoever reads notes says why.
+    pub(crate) fn notes_digest(&self) -> Option<String> {
+        notes::digest_of(self.remembers.as_ref()?).ok()
     }
 
     /// Does somebody judge episodes when they are over, besides their environment?

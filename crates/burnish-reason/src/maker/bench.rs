@@ -147,8 +147,8 @@ impl<'a> Bench<'a> {
         self.shop.memory.map_or(&[], |memory| memory.notes())
     }
 
-    /// Those of them that are nearest to what is asked about: at most `count`, and none that were made of the task, of a function over
-    /// one task.
+    /// Those of them that are nearest to what is asked about: at most `count`, and none that were made of the task, of
+    /// a function over one task.
     pub fn recall(&self, about: &str, count: usize) -> Vec<Note> {
         let own = if let [own] = self.played { Some(&own.task.id) } else { None };
         self.shop.memory.map_or_else(Vec::new, |memory| memory.recall(about, count, own))
@@ -285,8 +285,8 @@ impl<'a> Bench<'a> {
         self.shop.world.judge(task, answers).map_err(MakerError::Environment)
     }
 
-    /// The environment's configuration, the keys that may change (`only`, or all that the environment names), and what came of the
-    /// run: rates over tasks, and never a task.
+    /// The environment's configuration, the keys that may change (`only`, or all that the environment names), and what
+    /// came of the run: rates over tasks, and never a task.
     ///
     /// # Errors
     /// If it has no such keys, or the run was not evaluated.

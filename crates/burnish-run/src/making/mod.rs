@@ -1,4 +1,5 @@
-//! Functions that make rows, pairs, tasks, a strategy or a configuration of a run's training episodes (`make.program`; `burnish_reason::Maker`).
+//! Functions that make rows, pairs, tasks, a strategy or a configuration of a run's training episodes (`make.program`;
+//! `burnish_reason::Maker`).
 //!
 //! ```text
 //! journal ─> a task and its episodes, task by task ─> functions, side by side ─> making.jsonl, as answers come in (ledger.rs)

@@ -153,8 +153,8 @@ pub(crate) fn of(recipe: &Recipe) -> Result<String, RunError> {
     Ok(burnish_env::digest(&serde_json::to_vec(&whole).map_err(failed)?))
 }
 
-/// Do evaluations decide what a run ends with? They do where the best weights are kept, where steps end when they get no better, and
-/// where a configuration is made of what they find.
+/// Do evaluations decide what a run ends with? They do where the best weights are kept, where steps end when they get
+/// no better, and where a configuration is made of what they find.
 fn evaluations_decide(recipe: &Recipe) -> bool {
     let configures = recipe.make.as_ref().is_some_and(|make| make.kind == MakeKind::Config);
     configures || recipe.checkpoint.best.is_some() || recipe.train.patience.is_some()
