@@ -629,7 +629,7 @@ fn an_episode_within_a_function_that_does_not_fit_its_record_is_an_error_of_the_
 
 #[test]
 fn an_episode_that_was_let_in_and_does_not_come_leaves_its_room() {
-    // Of two, one is let in at a time; who wins drops the other before it has begun.
+    // Both are let in at once; the first is over at once, and drops the other before it has begun.
     let most = RefCell::new((0, 0));
     let counted = async |handle: Handle| {
         let now = most.borrow().0 + 1;
@@ -641,18 +641,15 @@ fn an_episode_that_was_let_in_and_does_not_come_leaves_its_room() {
     };
     let program = Started::new(address(0), Known::default(), async |outer: Handle| {
         for _ in 0..4 {
-            let race = outer.first(2, async |at, handle: Handle| match at {
-                0 => handle.wait(Duration::from_millis(1)).await,
-                _ => {
-                    handle.wait(Duration::from_millis(1)).await?;
-                    let over = handle.episode(address(1), Known::default(), counted).await;
-                    over.map(drop).map_err(|_| ContactError::from(PolicyError::Failed("it failed".into())))
-                }
+            let race = outer.first(2, async |at, handle: Handle| {
+                let play =
+                    async |handle: Handle| if at == 0 { Ok(()) } else { counted(handle).await.map(drop) };
+                handle.episode(address(1 + at as usize), Known::default(), play).await.is_ok()
             });
-            race.await?.1?;
+            assert_eq!(race.await?, (0, true));
         }
         let each = outer.all(6, async |at, handle: Handle| {
-            handle.episode(address(2 + at as usize), Known::default(), counted).await.is_ok()
+            handle.episode(address(3 + at as usize), Known::default(), counted).await.is_ok()
         });
         Ok::<_, ContactError>(each.await.into_iter().all(|is_over| is_over))
     });
@@ -664,27 +661,53 @@ fn an_episode_that_was_let_in_and_does_not_come_leaves_its_room() {
 }
 
 #[test]
-fn what_is_aside_takes_no_room_and_the_keys_of_work_within_are_those_of_no_other() {
-    let keys = RefCell::new(Vec::new());
+fn what_is_aside_takes_no_room() {
+    // The only room is taken, and there is something to wait for.
+    let events = RefCell::new(Vec::new());
     let program = Started::new(address(0), Known::default(), async |outer: Handle| {
-        let within = async |handle: Handle| {
-            let work = value("calling", Repeating::Outside, false);
-            let ((), key) = handle.work(work, (), |(), key: &str| key.to_owned()).await?;
-            keys.borrow_mut().push(key);
-            // While it runs, another one takes no room.
-            let aside = handle.aside(address(5), async |handle| after(handle, 1).await).await;
-            aside.map(drop).map_err(|_| ContactError::from(PolicyError::Failed("it failed".into())))
-        };
-        // The same address twice, as two strategies play the same task.
-        for _ in 0..2 {
-            let over = outer.episode(address(1), Known::default(), within).await;
-            over.map_err(|_| ContactError::from(PolicyError::Failed("it failed".into())))?;
-        }
-        Ok::<(), ContactError>(())
+        let both = outer.all(2, async |at, handle: Handle| {
+            if at == 0 {
+                handle.wait(Duration::from_millis(100)).await?;
+                events.borrow_mut().push("waited");
+                return Ok(());
+            }
+            let within = async |handle: Handle| {
+                let said = handle.aside(address(5), async |handle| after(handle, 1).await).await;
+                events.borrow_mut().push("aside");
+                said.map(drop).map_err(|_| ContactError::from(PolicyError::Failed("it failed".into())))
+            };
+            let over = handle.episode(address(1), Known::default(), within).await;
+            over.map(drop).map_err(|_| ContactError::from(PolicyError::Failed("it failed".into())))
+        });
+        both.await.into_iter().collect::<Result<(), ContactError>>()
     });
     let mut policy = seeds();
     let cast = Cast::default().with("policy", &mut policy);
     run_programs(1, 1, vec![program], cast, &mut simulated()).unwrap();
-    let keys = keys.into_inner();
-    assert!(keys.len() == 2 && keys[0] != keys[1], "{keys:?}");
+    assert_eq!(*events.borrow(), ["aside", "waited"]);
+}
+
+#[test]
+fn the_keys_of_work_within_episodes_at_one_address_are_different_and_come_again() {
+    let keys = || {
+        let keys = RefCell::new(Vec::new());
+        let program = Started::new(address(0), Known::default(), async |outer: Handle| {
+            let within = async |handle: Handle| {
+                let work = value("calling", Repeating::Outside, false);
+                let ((), key) = handle.work(work, (), |(), key: &str| key.to_owned()).await?;
+                keys.borrow_mut().push(key);
+                Ok::<(), ContactError>(())
+            };
+            // As two strategies play the same task.
+            for _ in 0..2 {
+                outer.episode(address(1), Known::default(), within).await?;
+            }
+            Ok::<(), RunError<ContactError>>(())
+        });
+        run(vec![program], Cast::default(), &mut simulated()).unwrap();
+        keys.into_inner()
+    };
+    let first = keys();
+    assert!(first.len() == 2 && first[0] != first[1], "{first:?}");
+    assert_eq!(keys(), first);
 }
