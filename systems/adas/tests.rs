@@ -223,3 +223,21 @@ fn settings_out_of_range_are_named() {
         assert_eq!((entry.build)(&config).err().unwrap().key, key);
     }
 }
+
+#[test]
+fn what_reads_notes_is_proposed_and_accepted_only_where_there_are_some() {
+    let adas = Adas { seeds: vec![samples(2)], generations: 1, debug_rounds: 1, ..Adas::default() };
+    let recall = json!({ "strategy": "recall", "config": { "count": 1 } });
+    let answers = [
+        recall.clone(),
+        recall.clone(),
+        recall,
+        json!({ "strategy": "majority", "config": { "samples": 9 } }),
+    ];
+    let (finished, read) = asked(&adas, &answers);
+    let finished = finished.unwrap();
+    assert_eq!(made(&finished).config["samples"], 9);
+    assert!(read[0].contains("- `beam`") && !read[0].contains("- `recall`"), "{}", read[0]);
+    let failed = &finished.report.as_ref().unwrap()["failed"][0]["reason"];
+    assert!(failed.as_str().unwrap().contains("no `[memory]`"), "{failed}");
+}

@@ -104,5 +104,10 @@ mod tests {
             let (found, rule) = check(strategy, config, temperature, endpoint).unwrap_err();
             assert_eq!(found, key, "{rule}");
         }
+        // Evaluations have a memory, and whoever is only asked has none.
+        let recall = StrategyConfig::new("recall");
+        assert_eq!(check_strategy(&recall, &Sampling::greedy(8), None), Ok(()));
+        let (found, rule) = check_strategy_of_other(&recall, &Sampling::greedy(8), None).unwrap_err();
+        assert!(found == "strategy" && rule.contains("must not read notes"), "{found}: {rule}");
     }
 }

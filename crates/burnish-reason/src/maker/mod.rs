@@ -399,6 +399,50 @@ mod tests {
         assert_eq!(on_bench_with(&lines, MakeKind::Rows, false, function).unwrap(), (whole, 5));
     }
 
+    /// A note of each task.
+    struct Own(Vec<Note>);
+
+    impl burnish_core::Memory for Own {
+        fn notes(&self) -> &[Note] {
+            &self.0
+        }
+
+        fn recall(&self, _: &str, count: usize, except: Option<&TaskId>) -> Vec<Note> {
+            self.0.iter().filter(|note| note.task.as_ref() != except).take(count).cloned().collect()
+        }
+    }
+
+    #[test]
+    fn a_function_over_one_task_recalls_no_note_of_it() {
+        let note = |id: &str| Note { about: "a".into(), text: id.into(), task: Some(TaskId(id.into())) };
+        let memory = Own(vec![note("own"), note("other")]);
+        let (sampling, lines) = (Sampling::greedy(4), Lines::default());
+        let shop = Shop {
+            world: &Names,
+            ledger: &lines,
+            kind: MakeKind::Memory,
+            sampling: &sampling,
+            has_teacher: false,
+            memory: Some(&memory),
+        };
+        let recalled = |ids: &[&str]| -> Vec<String> {
+            let played: Vec<Played> =
+                ids.iter().map(|id| Played { task: task(id), episodes: Vec::new() }).collect();
+            let address = Address::new(7, Purpose::Perturb);
+            let started = Started::new(address, Known::default(), async |handle| {
+                let bench = Bench::new(handle, "name", &played, shop);
+                assert!(bench.has_memory() && bench.notes().len() == 2);
+                Ok::<_, MakerError>(bench.recall("a", 9).into_iter().map(|note| note.text).collect())
+            });
+            run_programs(1, 1, vec![started], Cast::default(), &mut Threads::default())
+                .unwrap()
+                .remove(0)
+                .value
+        };
+        assert_eq!(recalled(&["own"]), ["other"]);
+        assert_eq!(recalled(&["own", "other"]), ["own", "other"]);
+    }
+
     #[test]
     fn fresh_tasks_are_others_at_each_call_and_the_same_again() {
         let draw = || {

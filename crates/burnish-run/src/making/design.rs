@@ -234,4 +234,19 @@ mod tests {
         let error = checked(&recipe, &json!({ "numbers": { "min": 5, "max": 4 } })).unwrap_err();
         assert!(error.to_string().contains("numbers"), "{error}");
     }
+
+    #[test]
+    fn a_configuration_is_tried_with_the_evaluation_of_this_run() {
+        let text = "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[env]\nid = \"countdown\"\ntasks = 4\n\
+                    [train]\nmethod = \"grpo\"\nmax_steps = 2\n[eval]\ntasks = 500\n";
+        let recipe = Recipe::resolve(&Source::parse("r.toml", text, &[]).unwrap()).unwrap();
+        assert_eq!(recipe.eval.config, None);
+        // It has far fewer than 500 tasks, which would all be held out if it were evaluated on its own.
+        let narrow = json!({ "numbers": { "min": 2, "max": 2 }, "values": { "min": 1, "max": 4 },
+                             "operations": { "min": 1, "max": 1 } });
+        checked(&recipe, &narrow).unwrap();
+        let alone =
+            Recipe { env: burnish_recipe::EnvSection { config: narrow, ..recipe.env.clone() }, ..recipe };
+        assert!(Tasks::make(&alone, true).is_err());
+    }
 }

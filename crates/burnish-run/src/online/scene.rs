@@ -386,6 +386,7 @@ mod tests {
     use super::*;
     use crate::seeds::Draws;
     use burnish_core::{Said, Script, StopReason, Turn};
+    use burnish_reason::{Player, StrategyConfig};
     use burnish_rl::plan::Plain;
     use burnish_rundir::metrics::Values;
     use burnish_systems::dgpo::{CycleCheck, Dgpo};
@@ -622,11 +623,18 @@ mod tests {
             task: Some(task.id.clone()),
         };
         let notes = problem.tasks.iter().map(note).collect();
-        let others = Others::remembering(Arc::new(Own(notes)));
-        let problem = Problem { others, ..problem };
+        let memory: Arc<dyn burnish_core::Memory> = Arc::new(Own(notes));
+        let problem = Problem { others: Others::remembering(Arc::clone(&memory)), ..problem };
+        // By the plan, and by the strategy.
         let mut sampling = Known::default();
         problem.play(&burnish_systems::recall::Recall::default(), &mut sampling, &mut Known::default());
-        assert_eq!(sampling.asked.len(), 8 * ROLLOUTS);
+        let strategy = StrategyConfig::new("recall").build().unwrap();
+        let (player, nobody) =
+            (Player::new(strategy, Vec::new()).with_memory(Some(memory)), Partners::default());
+        let program = Some(Playing { program: &player, others: &nobody });
+        let scene = Scene { program, ..problem.scene() };
+        scene.play(&mut policy(&mut sampling, &mut Known::default()), &Plain, &problem.tasks).unwrap();
+        assert_eq!(sampling.asked.len(), 2 * 8 * ROLLOUTS);
         for (prompt, _) in &sampling.asked {
             let of = |task: &&Task| prompt.contains(&task.prompt[0].content);
             let own: Vec<&Task> = problem.tasks.iter().filter(of).collect();

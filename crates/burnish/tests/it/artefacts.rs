@@ -389,6 +389,9 @@ fn notes_that_a_function_makes_are_read_by_the_programs_of_later_runs() {
     scratch
         .burnish(&["eval", "read", "eval.draft=false", "--strategy", "recall:count=1", "--json"])
         .succeeds();
+    scratch
+        .burnish(&["eval", "reads.toml", "--policy", "read", "--strategy", "recall:count=1"])
+        .fails_with(&["strategy", "reads notes", "memory"]);
     scratch.burnish(&["train", "reads.toml", "run.dir=none", &plan]).fails_with(&[
         "`plan`",
         "reads notes",
