@@ -26,12 +26,13 @@ fn answers_read_the_notes_where_the_first_question_was_and_without_notes_it_is_n
 #[test]
 fn what_a_note_or_a_question_says_is_never_a_place() {
     let plan = Recall(burnish_reason::Recall { count: 1, ..burnish_reason::Recall::default() });
-    let prompt = vec![Message::system("s"), Message::user("{notes}"), Message::user("then")];
+    let prompt = vec![Message::system("s"), Message::user("{prompt} {text}"), Message::user("then")];
     let case = Case { task: Task { prompt, ..task() }, ..(1, 1).into() };
     let Start::Messages(shown) = batches(&plan, case).remove(0).remove(0).start else {
         panic!("no messages")
     };
-    assert_eq!(shown[1].content, "What helped before:\n\n{notes}\n0\n\nNow:\n{notes}");
+    let own = "{prompt} {text}";
+    assert_eq!(shown[1].content, format!("What helped before:\n\n{own}\n0\n\nNow:\n{own}"));
     assert_eq!([&shown[0].content, &shown[2].content], ["s", "then"]);
 }
 
