@@ -143,16 +143,17 @@ struct Jury {
 impl Jury {
     /// Judges everything that waits, in the order of the groups.
     fn judge(&self, scene: &Scene<'_>) -> Result<(), RunError> {
-        let waiting = self.waiting.take();
-        let tasks: Vec<&Task> = waiting.values().flat_map(|(tasks, _)| tasks).collect();
-        let mut episodes: Vec<Episode> =
-            waiting.values().flat_map(|(_, episodes)| episodes).cloned().collect();
+        let (mut counts, mut tasks, mut episodes) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, (own_tasks, own)) in self.waiting.take() {
+            counts.push((at, own.len()));
+            tasks.extend(own_tasks);
+            episodes.extend(own);
+        }
+        let tasks: Vec<&Task> = tasks.iter().collect();
         scene.others.judge(scene.generator, &tasks, &mut episodes)?;
         let mut episodes = episodes.into_iter();
-        let mut judged = self.judged.borrow_mut();
-        for (at, (_, own)) in &waiting {
-            judged.insert(*at, episodes.by_ref().take(own.len()).collect());
-        }
+        let judged = counts.into_iter().map(|(at, count)| (at, episodes.by_ref().take(count).collect()));
+        self.judged.borrow_mut().extend(judged);
         Ok(())
     }
 }
@@ -214,8 +215,7 @@ impl Ground<'_> {
             }
         }
         let episodes = self.sampled(&spawns).await?;
-        let tasks = spawns.iter().map(|spawn| spawn.task.clone()).collect();
-        let mut episodes = self.judged(tasks, episodes).await?.into_iter();
+        let mut episodes = self.judged(&spawns, episodes).await?.into_iter();
         // What is given comes behind what is sampled.
         let is_sampled = |own: &&(Request, usize)| {
             own.0.role.is_member() && !matches!(own.0.start, Start::Demonstration | Start::After { .. })
@@ -274,11 +274,12 @@ impl Ground<'_> {
         Ok(played.await.into_iter().collect::<Result<_, RolloutError>>()?)
     }
 
-    /// Episodes of these tasks with what other models say of them.
-    async fn judged(&self, tasks: Vec<Task>, episodes: Vec<Episode>) -> Result<Vec<Episode>, RunError> {
+    /// Episodes that were spawned, with what other models say of them.
+    async fn judged(&self, spawns: &[Spawn<'_>], episodes: Vec<Episode>) -> Result<Vec<Episode>, RunError> {
         if !self.scene.others.judge_afterwards() || episodes.is_empty() {
             return Ok(episodes);
         }
+        let tasks = spawns.iter().map(|spawn| spawn.task.clone()).collect();
         self.jury.waiting.borrow_mut().insert(self.at, (tasks, episodes));
         self.handle.quiet().await;
         if !self.jury.waiting.borrow().is_empty() {
